@@ -1,0 +1,48 @@
+/* file.h: whole files, safely. Everything opens with O_CLOEXEC and O_NOFOLLOW where said.
+ *
+ * Exclusive publish (DESIGN §4): a reader sees either nothing or a whole, durable file.
+ *     nf_pub_begin  creates `.tmp-<128 random bits>` in dir_fd's directory, mode 0600
+ *     nf_pub_write  appends (short writes are finished, errors are kept)
+ *     nf_pub_commit fchmod, fsync, link(2) to `name` (renameat2(NOREPLACE) where links are refused), lost-reply check by
+ *                   inode, fsync of the directory, unlink of the temporary. NF_EEXISTS: somebody else's file stands there.
+ *     nf_pub_abort  removes the temporary (takes one that was committed or never begun) */
+#ifndef NEFFD_BASE_FILE_H
+#define NEFFD_BASE_FILE_H
+
+#include "base/str.h"
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+int nf_file_read(const char *path, size_t limit_bytes, struct nf_buf *ret_bytes, struct nf_error *err);
+int nf_fd_read_all(int fd, size_t limit_bytes, struct nf_buf *ret_bytes);      /* NF_ELIMIT when there is more */
+int nf_fd_write_all(int fd, const void *data, size_t len);                     /* NF_EIO, NF_ENOSPC, ... */
+int nf_fd_pread_all(int fd, void *data, size_t len, uint64_t offset);          /* NF_ECORRUPT when the file ends first */
+/* Replaces path atomically (temporary, fsync, rename, fsync of the directory). For files with one owner, never for entries. */
+int nf_file_replace(const char *path, struct nf_str bytes, mode_t mode, struct nf_error *err);
+int nf_mkdir_p(const char *path, mode_t mode, struct nf_error *err);
+int nf_dir_open(const char *path, struct nf_error *err);                        /* a descriptor */
+int nf_remove_tree(int dir_fd, const char *name);                               /* never follows links, never leaves the tree */
+
+struct nf_map_view {
+    const void *data;
+    size_t len;
+    int fd;
+};
+int nf_map_view_open(const char *path, struct nf_map_view *ret_view, struct nf_error *err); /* read-only, private */
+void nf_map_view_close(struct nf_map_view *v);
+
+struct nf_pub {
+    int dir_fd, fd;
+    int failed;          /* first error, sticky */
+    char tmp[48];
+};
+int nf_pub_begin(int dir_fd, struct nf_pub *ret_pub, struct nf_error *err);
+void nf_pub_write(struct nf_pub *p, const void *data, size_t len);
+int nf_pub_commit(struct nf_pub *p, const char *name, mode_t mode, struct nf_error *err);
+void nf_pub_abort(struct nf_pub *p);
+
+/* Cryptographically random bytes; ends the process if the kernel has none. */
+void nf_random(void *out, size_t len);
+
+#endif
