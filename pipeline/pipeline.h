@@ -1,0 +1,61 @@
+/* pipeline.h: the way from bytes to an artifact, as worker processes, neffcc and neffopt walk it.
+ *
+ *     pipe_import      bytes -> verified IR in canonical form, and its print
+ *     pipe_components  what the canonical key is made of (DESIGN §3)
+ *     pipe_compile     canonical print -> artifact, by a target
+ *
+ * Everything is a function of its arguments: no global state, no environment. One arena, one thread. */
+#ifndef NEFFD_PIPELINE_PIPELINE_H
+#define NEFFD_PIPELINE_PIPELINE_H
+
+#include "pipeline/target.h"
+
+/* Values of neffd.v1.InputKind. */
+enum pipe_kind {
+    PIPE_KIND_UNKNOWN = 0,
+    PIPE_KIND_STABLEHLO_TEXT,
+    PIPE_KIND_STABLEHLO_BYTECODE,
+    PIPE_KIND_HLO_PROTO,
+    PIPE_KIND_FX_GRAPH,
+    PIPE_KIND_MAX,
+};
+const char *pipe_kind_name(enum pipe_kind kind);                  /* "stablehlo text", ... */
+/* From the first bytes: "ML\xefR" bytecode; a protobuf whose first field is a HloModuleProto's name or an fx Graph's; else text when
+ * it looks like text. PIPE_KIND_UNKNOWN for the rest, empty input included. */
+enum pipe_kind pipe_kind_sniff(struct nf_str bytes);
+
+struct hlo_module;
+struct hlo_limits;
+
+struct pipe_graph {
+    enum pipe_kind kind;                 /* of what was imported */
+    struct hlo_module *module;           /* in canonical form */
+    struct nf_str canonical;             /* its print: what artifacts are made from, and what the key covers */
+    struct nf_str original;              /* the bytes that came in: compilers of HLO protobuf take these */
+    struct nf_arena *arena;
+};
+
+/* bytes, and file_name for locations in errors ("" none), are borrowed as long as the arena lives. kind UNKNOWN: sniffed. limits
+ * NULL: the defaults. NF_EGRAPH, NF_EUNSUPPORTED, NF_ELIMIT with the place in err->location. */
+int pipe_import(struct nf_str bytes, enum pipe_kind kind, const char *file_name, const struct hlo_limits *limits,
+                struct nf_arena *arena, struct pipe_graph **ret_graph, struct nf_error *err);
+
+/* One field of a canonical key; words of the wire's Difference.component. */
+struct pipe_component {
+    const char *component;               /* format option compiler target namespace input output constant structure side_file */
+    const char *name;                    /* "--optlevel", "3", "" */
+    struct nf_str value;
+    struct nf_str location;              /* structure: op lines with their places, for explain; not hashed. Else empty */
+};
+
+/* In the order in which they are hashed. base_key not empty: it stands for the IR. */
+int pipe_components(const struct pipe_graph *graph, const struct target_id *id, const struct pipe_option *effective_options,
+                    size_t option_count, const struct pipe_side_file *side_files, size_t side_file_count, struct nf_str cache_namespace,
+                    struct nf_str base_key, struct nf_arena *arena, const struct pipe_component **ret_components, size_t *ret_count,
+                    struct nf_error *err);
+
+/* target_find, the stages, and a check of what came out: a NEFF that neff_check accepts for the target. On success the sink has
+ * been given one "neff". err->stage and err->exit_code are filled. */
+int pipe_compile(const struct compile_input *input, struct compile_sink *sink, struct nf_error *err);
+
+#endif
