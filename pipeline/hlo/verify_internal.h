@@ -1,0 +1,110 @@
+/* verify_internal.h: the functions that rows of hlo_ops.def name, and what they work with. Private to the verifier. */
+#ifndef NEFFD_PIPELINE_HLO_VERIFY_INTERNAL_H
+#define NEFFD_PIPELINE_HLO_VERIFY_INTERNAL_H
+
+#include "pipeline/hlo/ir.h"
+
+/* constraints */
+int hlo_v_add(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_all_gather(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_all_reduce(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_all_to_all(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_async_start(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_bitcast_convert(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_broadcast_in_dim(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_call(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_check(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_chlo_broadcast(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_chlo_broadcast_select(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_chlo_constant_like(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_chlo_scan(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_cholesky(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_collective_broadcast(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_collective_permute(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_collective_reduce(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_compare(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_composite(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_constant(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_convolution(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_cross_replica_sum(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_custom_call(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_dot_general(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_dynamic_broadcast_in_dim(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_dynamic_conv(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_dynamic_iota(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_dynamic_pad(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_dynamic_reshape(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_func(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_func_return(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_infeed(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_iota(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_map(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_module(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_outfeed(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_real_dynamic_slice(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_recv(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_reduce(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_reduce_precision(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_reduce_scatter(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_reduce_window(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_reshape(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_reverse(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_rng(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_rng_bit_generator(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_run_parallel(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_select_and_scatter(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_send(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_sort(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_uniform_quantize(struct hlo_verifier *v, const struct hlo_op *op);
+int hlo_v_while(struct hlo_verifier *v, const struct hlo_op *op);
+
+/* result types */
+int hlo_i_abs(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_all_reduce(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_all_to_all(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_async_done(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_async_start(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_batch_norm_grad(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_batch_norm_inference(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_batch_norm_training(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_broadcast(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_case(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_chlo_ragged_dot(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_chlo_top_k(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_clamp(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_collective_broadcast(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_collective_reduce(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_compare(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_complex(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_concatenate(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_dot(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_dot_general(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_dynamic_gather(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_dynamic_slice(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_dynamic_update_slice(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_fft(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_gather(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_get_dimension_size(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_get_tuple_element(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_if(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_is_finite(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_map(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_operand_types(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_pad(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_real(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_reduce(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_reduce_window(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_scatter(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_select(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_select_and_scatter(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_set_dimension_size(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_slice(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_token(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_torch_index_select(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_transpose(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_triangular_solve(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_tuple(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_ui32(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+int hlo_i_uniform_dequantize(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret_types);
+
+#endif
