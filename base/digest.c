@@ -1,5 +1,6 @@
 #include "base/digest.h"
 
+#include <nettle/md5.h>
 #include <nettle/sha2.h>
 #include <xxhash.h>
 
@@ -90,3 +91,12 @@ int nf_digest_parse(struct nf_str hex, struct nf_digest *ret_digest)
 }
 
 uint64_t nf_xxh3(const void *data, size_t len) { return XXH3_64bits(len ? data : "", len); }
+
+void nf_md5(const void *data, size_t len, uint8_t out[16])
+{
+    struct md5_ctx md5;
+    md5_init(&md5);
+    if (len)
+        md5_update(&md5, len, data);
+    md5_digest(&md5, MD5_DIGEST_SIZE, out);
+}

@@ -29,6 +29,9 @@ const char *nf_digest_hex(const struct nf_digest *d, char out[NF_DIGEST_HEX]); /
 int nf_digest_parse(struct nf_str hex, struct nf_digest *ret_digest); /* 64 hex digits; NF_EINVAL */
 static inline struct nf_str nf_digest_str(const struct nf_digest *d) { return nf_str_n(d->bytes, NF_DIGEST_BYTES); }
 
+/* Only to recognise what other tools have written. */
+void nf_md5(const void *data, size_t len, uint8_t out[16]);
+
 uint64_t nf_xxh3(const void *data, size_t len);
 
 #endif

@@ -86,6 +86,8 @@ struct rt_device_ops {
      * may be set to NULL (it has ended already). */
     int (*execute)(struct rt_program *, struct rt_stream *, struct rt_buffer *const *in, struct rt_buffer *const *out,
                    struct rt_event **ret_event, struct nf_error *);
+    /* Optional shortest way for devices that work on host memory: what rt_execute_host promises, without buffers. */
+    int (*execute_host)(struct rt_program *, const void *const *in, void *const *out, struct nf_error *);
     /* NF_ETIMEOUT; else the outcome of the execution. timeout_ns < 0: for ever. */
     int (*wait)(struct rt_event *, int64_t timeout_ns, struct nf_error *);
     void (*event_free)(struct rt_event *);

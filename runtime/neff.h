@@ -32,7 +32,7 @@
  * of the *file* so that it can be mapped executable, and hostile archives must cost a bounded scan; no library gives the three
  * together. What is written is plain ustar with pax headers (the padding in front of an aligned member is a pax comment), so
  * tar(1), Python's tarfile and neuron-packager read it; tests compare. Read are ustar, pax and GNU long names; a compressed
- * archive (1f 8b) shows its header and `compressed`, its members only through neff_inflate().
+ * archive (1f 8b) shows its header and `compressed`; its members only after neff_open_inflated().
  *
  * Limits: NEFF_MEMBERS_MAX members, names of 255 bytes, NEFF_TENSORS_MAX tensors; everything is checked against the bytes given,
  * nothing is read outside, nothing recursed. */
@@ -69,6 +69,9 @@ struct neff;
 /* bytes: the file as mapped; borrowed until close. Checks the header, the sizes, every tar header and the manifest if there is
  * one; not the hash. NF_ECORRUPT with the byte offset in err->location. */
 int neff_open(struct nf_str bytes, struct neff **ret_neff, struct nf_error *err);
+/* The same for a file with a gzip'ed archive, which is unpacked into memory (NF_ELIMIT beyond limit_bytes); other files open as
+ * neff_open does. */
+int neff_open_inflated(struct nf_str bytes, size_t limit_bytes, struct neff **ret_neff, struct nf_error *err);
 void neff_close(struct neff *n);                                  /* takes NULL */
 
 const struct neff_header *neff_header(const struct neff *n);
