@@ -1,0 +1,235 @@
+#include "base/file.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char dir[64];
+static int dir_fd;
+
+static void setup(void)
+{
+    nf_format(dir, sizeof(dir), "/tmp/nf-file-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    dir_fd = nf_dir_open(dir, NULL);
+    ck_assert_int_ge(dir_fd, 0);
+}
+
+static void teardown(void)
+{
+    close(dir_fd);
+    ck_assert_int_eq(nf_remove_tree(AT_FDCWD, dir), NF_OK);
+}
+
+static size_t count_files(void)
+{
+    size_t n = 0;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; (e = readdir(d));)
+        n += e->d_name[0] != '.' || strncmp(e->d_name, ".tmp-", 5) == 0;
+    closedir(d);
+    return n;
+}
+
+static const char *at(const char *name)
+{
+    static char path[128];
+    nf_format(path, sizeof(path), "%s/%s", dir, name);
+    return path;
+}
+
+static int publish(const char *name, struct nf_str bytes, struct nf_error *err)
+{
+    struct nf_pub p;
+    int rc = nf_pub_begin(dir_fd, &p, err);
+    if (rc)
+        return rc;
+    nf_pub_write(&p, bytes.data, bytes.len);
+    return nf_pub_commit(&p, name, 0644, err);
+}
+
+START_TEST(a_published_file_is_whole_and_alone)
+{
+    struct nf_error err = {0};
+    ck_assert_int_eq(publish("entry", NF_STR("payload"), &err), NF_OK);
+    ck_assert_uint_eq(count_files(), 1);
+    struct nf_buf b = NF_BUF_INIT;
+    ck_assert_int_eq(nf_file_read(at("entry"), 100, &b, &err), NF_OK);
+    ck_assert(nf_str_eq_c(nf_buf_str(&b), "payload"));
+    nf_buf_done(&b);
+    struct stat st;
+    ck_assert_int_eq(stat(at("entry"), &st), 0);
+    ck_assert_uint_eq(st.st_mode & 07777, 0644);
+    ck_assert_uint_eq(st.st_nlink, 1);
+}
+END_TEST
+
+START_TEST(the_first_publisher_wins)
+{
+    struct nf_error err = {0};
+    ck_assert_int_eq(publish("entry", NF_STR("first"), &err), NF_OK);
+    ck_assert_int_eq(publish("entry", NF_STR("second"), &err), NF_EEXISTS);
+    struct nf_buf b = NF_BUF_INIT;
+    ck_assert_int_eq(nf_file_read(at("entry"), 100, &b, &err), NF_OK);
+    ck_assert(nf_str_eq_c(nf_buf_str(&b), "first"));
+    nf_buf_done(&b);
+    ck_assert_uint_eq(count_files(), 1);
+}
+END_TEST
+
+START_TEST(racing_publishers_leave_one_file)
+{
+    enum { COUNT = 8 };
+    pid_t pids[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            int rc = publish("entry", NF_STR("same"), NULL);
+            _exit(rc == NF_OK ? 0 : rc == NF_EEXISTS ? 1 : 2);
+        }
+    }
+    int won = 0, lost = 0;
+    for (int i = 0; i < COUNT; i++) {
+        int status;
+        waitpid(pids[i], &status, 0);
+        won += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        lost += WIFEXITED(status) && WEXITSTATUS(status) == 1;
+    }
+    ck_assert_int_eq(won, 1);
+    ck_assert_int_eq(lost, COUNT - 1);
+    ck_assert_uint_eq(count_files(), 1);
+}
+END_TEST
+
+START_TEST(an_aborted_publish_leaves_nothing)
+{
+    struct nf_pub p;
+    ck_assert_int_eq(nf_pub_begin(dir_fd, &p, NULL), NF_OK);
+    nf_pub_write(&p, "x", 1);
+    ck_assert_uint_eq(count_files(), 1);
+    nf_pub_abort(&p);
+    nf_pub_abort(&p);
+    ck_assert_uint_eq(count_files(), 0);
+}
+END_TEST
+
+START_TEST(a_write_error_comes_out_at_commit)
+{
+    struct nf_pub p;
+    struct nf_error err = {0};
+    ck_assert_int_eq(nf_pub_begin(dir_fd, &p, NULL), NF_OK);
+    int good = p.fd;
+    p.fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    nf_pub_write(&p, "x", 1);
+    nf_pub_write(&p, "y", 1);
+    ck_assert_int_eq(nf_pub_commit(&p, "entry", 0600, &err), NF_ENOSPACE);
+    ck_assert_ptr_nonnull(strstr(err.message, "entry"));
+    close(good);
+    ck_assert_uint_eq(count_files(), 0);
+}
+END_TEST
+
+START_TEST(reading_stops_at_the_limit)
+{
+    struct nf_error err = {0};
+    struct nf_buf b = NF_BUF_INIT;
+    ck_assert_int_eq(nf_file_replace(at("f"), NF_STR("12345"), 0600, &err), NF_OK);
+    ck_assert_int_eq(nf_file_read(at("f"), 5, &b, &err), NF_OK);
+    ck_assert_uint_eq(b.len, 5);
+    nf_buf_done(&b);
+    ck_assert_int_eq(nf_file_read(at("f"), 4, &b, &err), NF_ELIMIT);
+    ck_assert_ptr_null(b.data);
+    ck_assert_int_eq(nf_file_read(at("missing"), 4, &b, &err), NF_ENOTFOUND);
+    int fds[2];
+    ck_assert_int_eq(pipe(fds), 0);
+    ck_assert_int_eq(nf_fd_write_all(fds[1], "pipe", 4), NF_OK);
+    close(fds[1]);
+    ck_assert_int_eq(nf_fd_read_all(fds[0], 100, &b), NF_OK);
+    ck_assert(nf_str_eq_c(nf_buf_str(&b), "pipe"));
+    nf_buf_done(&b);
+    close(fds[0]);
+}
+END_TEST
+
+START_TEST(replace_is_atomic_and_keeps_no_temporary)
+{
+    ck_assert_int_eq(nf_file_replace(at("f"), NF_STR("one"), 0600, NULL), NF_OK);
+    ck_assert_int_eq(nf_file_replace(at("f"), NF_STR("two"), 0640, NULL), NF_OK);
+    ck_assert_uint_eq(count_files(), 1);
+    struct nf_map_view v;
+    ck_assert_int_eq(nf_map_view_open(at("f"), &v, NULL), NF_OK);
+    ck_assert(nf_str_eq_c(nf_str_n(v.data, v.len), "two"));
+    nf_map_view_close(&v);
+    nf_map_view_close(&v);
+    char byte;
+    int fd = open(at("f"), O_RDONLY | O_CLOEXEC);
+    ck_assert_int_eq(nf_fd_pread_all(fd, &byte, 1, 2), NF_OK);
+    ck_assert_int_eq(byte, 'o');
+    ck_assert_int_eq(nf_fd_pread_all(fd, &byte, 1, 3), NF_ECORRUPT);
+    close(fd);
+}
+END_TEST
+
+START_TEST(an_empty_file_maps)
+{
+    struct nf_map_view v;
+    ck_assert_int_eq(nf_file_replace(at("f"), NF_STR(""), 0600, NULL), NF_OK);
+    ck_assert_int_eq(nf_map_view_open(at("f"), &v, NULL), NF_OK);
+    ck_assert_uint_eq(v.len, 0);
+    ck_assert_ptr_nonnull(v.data);
+    nf_map_view_close(&v);
+    ck_assert_int_eq(nf_map_view_open(dir, &v, NULL), NF_EINVAL);
+}
+END_TEST
+
+START_TEST(directories_are_made_with_their_parents)
+{
+    struct nf_error err = {0};
+    ck_assert_int_eq(nf_mkdir_p(at("a/b/c"), 0755, &err), NF_OK);
+    ck_assert_int_eq(nf_mkdir_p(at("a/b/c/"), 0755, &err), NF_OK);
+    ck_assert_int_eq(nf_file_replace(at("a/file"), NF_STR(""), 0600, NULL), NF_OK);
+    ck_assert_int_eq(nf_mkdir_p(at("a/file"), 0755, &err), NF_EEXISTS);
+    ck_assert_int_ne(nf_mkdir_p(at("a/file/x"), 0755, &err), NF_OK);
+    ck_assert_int_eq(nf_mkdir_p("", 0755, &err), NF_EINVAL);
+}
+END_TEST
+
+START_TEST(removing_a_tree_does_not_follow_links)
+{
+    ck_assert_int_eq(nf_mkdir_p(at("outside"), 0755, NULL), NF_OK);
+    ck_assert_int_eq(nf_file_replace(at("outside/kept"), NF_STR("x"), 0600, NULL), NF_OK);
+    ck_assert_int_eq(nf_mkdir_p(at("tree/deep/er"), 0755, NULL), NF_OK);
+    ck_assert_int_eq(symlinkat("../outside", dir_fd, "tree/link"), 0);
+    ck_assert_int_eq(nf_remove_tree(dir_fd, "tree"), NF_OK);
+    ck_assert_int_eq(access(at("outside/kept"), F_OK), 0);
+    ck_assert_int_ne(access(at("tree"), F_OK), 0);
+    ck_assert_int_eq(nf_remove_tree(dir_fd, "missing"), NF_OK);
+    ck_assert_int_eq(nf_remove_tree(dir_fd, ".."), NF_EINVAL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("base-file");
+    TCase *t = tcase_create("file");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, a_published_file_is_whole_and_alone);
+    tcase_add_test(t, the_first_publisher_wins);
+    tcase_add_test(t, racing_publishers_leave_one_file);
+    tcase_add_test(t, an_aborted_publish_leaves_nothing);
+    tcase_add_test(t, a_write_error_comes_out_at_commit);
+    tcase_add_test(t, reading_stops_at_the_limit);
+    tcase_add_test(t, replace_is_atomic_and_keeps_no_temporary);
+    tcase_add_test(t, an_empty_file_maps);
+    tcase_add_test(t, directories_are_made_with_their_parents);
+    tcase_add_test(t, removing_a_tree_does_not_follow_links);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
