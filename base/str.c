@@ -75,6 +75,13 @@ bool nf_format(char *out, size_t size, const char *fmt, ...)
 
 bool nf_str_eq_c(struct nf_str a, const char *b) { return nf_str_eq(a, nf_str_c(b)); }
 
+int nf_str_cmp(struct nf_str a, struct nf_str b)
+{
+    size_t n = NF_MIN(a.len, b.len);
+    int c = n ? memcmp(a.data, b.data, n) : 0;
+    return c ? c : (a.len > b.len) - (a.len < b.len);
+}
+
 bool nf_str_starts(struct nf_str s, struct nf_str prefix)
 {
     return s.len >= prefix.len && (prefix.len == 0 || memcmp(s.data, prefix.data, prefix.len) == 0);
