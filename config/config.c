@@ -2,10 +2,10 @@
  *
  * Sources only record text (and check that the name exists and the value can be read, so that an error names its place);
  * defaults, which may depend on other settings, are filled in last. */
-#include "config/config_internal.h"
+#include "config/config.h"
 
 #include "base/file.h"
-#include "base/map.h"
+#include "config/config_internal.h"
 
 #include <ctype.h>
 #include <errno.h>
