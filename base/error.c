@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* snprintf into a field; a cut never leaves half a UTF-8 sequence. */
-static void format(char *out, size_t size, const char *fmt, va_list ap)
+static void NF_PRINTF(3, 0) format(char *out, size_t size, const char *fmt, va_list ap)
 {
     int n = vsnprintf(out, size, fmt, ap);
     if (n < 0) {

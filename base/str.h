@@ -54,7 +54,7 @@ void nf_buf_add_str(struct nf_buf *b, struct nf_str s);
 void nf_buf_add_c(struct nf_buf *b, const char *c);
 void nf_buf_add_char(struct nf_buf *b, char c);
 void nf_buf_addf(struct nf_buf *b, const char *fmt, ...) NF_PRINTF(2, 3);
-void nf_buf_vaddf(struct nf_buf *b, const char *fmt, va_list ap);
+void nf_buf_vaddf(struct nf_buf *b, const char *fmt, va_list ap) NF_PRINTF(2, 0);
 void nf_buf_add_hex(struct nf_buf *b, const void *data, size_t len);
 void nf_buf_add_u32le(struct nf_buf *b, uint32_t v);
 void nf_buf_add_u64le(struct nf_buf *b, uint64_t v);
