@@ -267,6 +267,12 @@ static void read_kvlist(struct cfg *cfg, enum cfg_id list_id, const char *variab
     }
 }
 
+/* NEFFD_ variables that are not settings: where the file is, and what the test runner tells its tests. */
+static bool is_other_variable(struct nf_str name)
+{
+    return nf_str_eq_c(name, "NEFFD_CONFIG") || nf_str_eq_c(name, "NEFFD_BUILD") || nf_str_eq_c(name, "NEFFD_SHARED");
+}
+
 static int read_env(struct cfg *cfg, const char *const *env, struct nf_error *err)
 {
     size_t rank[CFG_ID_MAX]; /* position of the name that was used: earlier ones win */
@@ -277,7 +283,7 @@ static int read_env(struct cfg *cfg, const char *const *env, struct nf_error *er
         if (!eq || (**e != 'N' && **e != 'T' && **e != 'C'))
             continue;
         struct nf_str name = nf_str_n(*e, (size_t)(eq - *e));
-        bool known = nf_str_eq_c(name, "NEFFD_CONFIG");
+        bool known = is_other_variable(name);
         for (int i = 0; i < CFG_ID_MAX && !known; i++) {
             const char *const *names = cfg->priv->env[i];
             for (size_t n = 0; names[n]; n++) {
