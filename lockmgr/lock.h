@@ -20,8 +20,8 @@
  * thread of its own: all asynchronous waits of a process share one watcher thread.
  *
  * Threads: everything here may be called from any thread, except that one handle is used by one thread at a time. A
- * lock_grant_fn runs on the watcher thread, or inside the call that releases or requests: it must only hand the news on
- * (for libuv: push to a queue, uv_async_send) and must not call back into this library. */
+ * lock_grant_fn runs on the watcher thread with no lock of ours held; it should only hand the news on (for libuv: push to a
+ * queue, uv_async_send). */
 #ifndef NEFFD_LOCKMGR_LOCK_H
 #define NEFFD_LOCKMGR_LOCK_H
 
@@ -40,7 +40,7 @@
 struct lock_owner {
     pid_t pid;
     int64_t since_us;         /* wall clock */
-    uint64_t epoch;           /* of the key: one more than its previous holder's */
+    uint64_t epoch;           /* of the key: above every earlier holder's */
     char host[64];
     char what[128];           /* "neffd 0.1.0", the graph's name */
 };
@@ -61,10 +61,11 @@ int lock_host_try(struct lock_dir *dir, struct nf_str key, const char *what, str
 int lock_host_acquire(struct lock_dir *dir, struct nf_str key, const char *what, int64_t timeout_ns,
                       bool (*stop)(void *user), void *user, struct lock_host **ret_lock, struct nf_error *err);
 void lock_host_release(struct lock_host *lock);                  /* takes NULL */
-uint64_t lock_host_epoch(const struct lock_host *lock);          /* 1 for the first holder ever */
+uint64_t lock_host_epoch(const struct lock_host *lock);          /* grows from holder to holder of a key */
 int lock_host_fd(const struct lock_host *lock);
 
-/* Who holds it now: NF_ENOTFOUND when nobody does. Takes no lock: reads /proc/locks and the record. */
+/* Who holds it now: NF_ENOTFOUND when nobody does. From the record and /proc/locks; only when a record stands there and the kernel
+ * shows no holder (other pid namespace, or it has died) a shared lock is tried for a moment. */
 int lock_host_owner(struct lock_dir *dir, struct nf_str key, struct lock_owner *ret_owner);
 
 /* Removes lock files that nobody holds and that were last used min_age_ns ago; looks at most at `max` files (0: all).
@@ -74,7 +75,6 @@ int lock_dir_sweep(struct lock_dir *dir, int64_t min_age_ns, size_t max, size_t 
 /* -------------------------------------------------------------------------------------------------------- manager */
 
 struct lock_manager;
-struct lock_request;          /* a wait that has not been answered yet */
 struct lock_grant;            /* what was won: queue place, host lock, lease */
 struct lease_engine;
 
@@ -87,16 +87,15 @@ int lock_manager_new(struct lock_dir *dir, struct lease_engine *lease, struct lo
 void lock_manager_free(struct lock_manager *m);
 
 /* status 0: `grant` belongs to the callee. Else grant is NULL and err says why: NF_ELOCKTIMEOUT (err names the holder),
- * or what the file system said. Called exactly once, unless lock_request_cancel came first. */
+ * or what the file system said. Called exactly once, unless lock_manager_cancel came first. */
 typedef void lock_grant_fn(void *user, int status, struct lock_grant *grant, const struct nf_error *err);
 
-/* Always answers through fn (possibly before this returns). deadline_ns is of nf_now_ns(), or LOCK_FOREVER. *ret_request
- * is valid until fn has run or cancel has been called. */
-void lock_manager_request(struct lock_manager *m, struct nf_str key, const char *what, int64_t deadline_ns,
-                          lock_grant_fn *fn, void *user, struct lock_request **ret_request);
-/* After it returns true, fn will not run. false: fn has run or is running in another thread. The request is gone either way:
- * never use it after its fn has been seen. Whoever cannot tell keeps a flag under a lock of its own in fn. */
-bool lock_manager_cancel(struct lock_manager *m, struct lock_request *request);
+/* Always answers through fn, on the watcher thread: this call does no I/O. deadline_ns is of nf_now_ns(), or LOCK_FOREVER.
+ * Returns the request's number, never 0. */
+uint64_t lock_manager_request(struct lock_manager *m, struct nf_str key, const char *what, int64_t deadline_ns,
+                              lock_grant_fn *fn, void *user);
+/* true: fn will not run. false: it has run or is running (or there was no such request): its answer counts. */
+bool lock_manager_cancel(struct lock_manager *m, uint64_t request);
 
 /* The blocking form: for neffcc and tests. */
 int lock_manager_acquire(struct lock_manager *m, struct nf_str key, const char *what, int64_t timeout_ns,
