@@ -67,6 +67,10 @@ def build(directory, options, env=None, targets=()):
     path = os.path.join(ROOT, directory)
     if not os.path.exists(os.path.join(path, "build.ninja")):
         quiet(["meson", "setup", path, *options], "meson setup", env)
+    else:  # the quickstart sets up without tests where the tests' packages are missing
+        settings = {o["name"]: o["value"] for o in json.loads(quiet(["meson", "introspect", "--buildoptions", path], "meson introspect", env))}
+        if settings.get("tests") is False:
+            quiet(["meson", "configure", path, "-Dtests=true"], "meson configure", env)
     quiet(["ninja", "-C", path, *targets], "the build", env)
     return path
 
