@@ -40,19 +40,25 @@ struct pipe_graph {
 int pipe_import(struct nf_str bytes, enum pipe_kind kind, const char *file_name, const struct hlo_limits *limits,
                 struct nf_arena *arena, struct pipe_graph **ret_graph, struct nf_error *err);
 
-/* One field of a canonical key; words of the wire's Difference.component. */
+/* Version of what artifacts hold; goes up when an old one must not be served any more. */
+#define PIPE_ARTIFACT_FORMAT "1"
+
+/* One component of a request: the words, names and values of cache/key.h (which lists them). location: of an op line. */
 struct pipe_component {
-    const char *component;               /* format option compiler target namespace input output constant structure side_file */
-    const char *name;                    /* "--optlevel", "3", "" */
+    const char *component;
+    const char *name;
     struct nf_str value;
-    struct nf_str location;              /* structure: op lines with their places, for explain; not hashed. Else empty */
+    struct nf_str location;
 };
 
-/* In the order in which they are hashed. base_key not empty: it stands for the IR. */
+/* Everything that the key covers and that explain compares, op lines last. base_key not empty: it stands for the IR (the caller
+ * has scoped it). The toolchain's id is the compiler's text with, where there is one, its instruction set. */
 int pipe_components(const struct pipe_graph *graph, const struct target_id *id, const struct pipe_option *effective_options,
                     size_t option_count, const struct pipe_side_file *side_files, size_t side_file_count, struct nf_str cache_namespace,
                     struct nf_str base_key, struct nf_arena *arena, const struct pipe_component **ret_components, size_t *ret_count,
                     struct nf_error *err);
+/* The value of the component `compiler`: what a toolchain list stores as id. */
+void pipe_toolchain_id(const struct target_id *id, struct nf_buf *out);
 
 /* target_find, the stages, and a check of what came out: a NEFF that neff_check accepts for the target. On success the sink has
  * been given one "neff". err->stage and err->exit_code are filled. */

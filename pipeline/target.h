@@ -81,8 +81,20 @@ void target_register(const struct target_ops *ops);
 const struct target_ops *target_find(struct nf_str name);         /* NULL: not registered */
 const struct target_ops *target_at(size_t i);                     /* NULL: past the last */
 
-/* pipeline/target_cpu.c: built in; the artifact holds the canonical module (first form) or native code. */
+/* pipeline/target_cpu.c: built in, first form: the artifact holds the canonical print of the module in the member
+ * TARGET_CPU_MODULE, which the evaluator runs (pipeline/hlo/evaluator_device.c). A later form has members of other names. */
+#define TARGET_CPU_MODULE "neffd/module.1.mlir"
+#define TARGET_CPU_COMPILER "neffd-cpu " NEFFD_VERSION
 extern const struct target_ops target_cpu;
+/* The options of `cpu`, for every form of it. */
+int target_cpu_options(const struct target_id *id, const struct pipe_option *given, size_t given_count, struct nf_arena *arena,
+                       const struct pipe_option **ret_options, size_t *ret_count, struct nf_error *err);
+/* Writes what every artifact for `cpu` says: target, compiler, tensors, aliases. The caller adds members and finishes. NF_EUNSUPPORTED
+ * for an entry function whose arguments or results are no static tensors. */
+struct neff_writer;
+int target_cpu_describe(const struct compile_input *input, struct neff_writer **ret_writer, struct nf_error *err);
+/* Finishes into `<work_dir>/artifact.neff` and gives that to the sink. */
+int target_cpu_finish(const struct compile_input *input, struct neff_writer *writer, struct compile_sink *sink, struct nf_error *err);
 
 /* Helpers for sinks: take NULL callbacks. */
 void sink_stage(struct compile_sink *s, int stage, const char *detail);

@@ -1,0 +1,138 @@
+/* target_cpu.c: target `cpu`, first form: the artifact carries the canonical module, and the evaluator runs it. Also what all forms
+ * share: options, and the description of tensors. */
+#include "pipeline/target.h"
+
+#include "pipeline/hlo/hlo.h"
+#include "pipeline/pipeline.h"
+#include "runtime/neff.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+static int identify(const struct cfg *cfg, struct target_id *ret_id, struct nf_error *err)
+{
+    (void)cfg, (void)err;
+    struct target_id id = {.target = "cpu", .compiler = TARGET_CPU_COMPILER, .version = NEFFD_VERSION};
+    *ret_id = id;
+    return NF_OK;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- options */
+
+static const struct cpu_option {
+    const char *name, *standard, *values[4];
+} cpu_options[] = {
+    {"optlevel", "2", {"1", "2", "3"}},
+    {"tier", "1", {"0", "1"}},
+};
+
+int target_cpu_options(const struct target_id *id, const struct pipe_option *given, size_t given_count, struct nf_arena *arena,
+                       const struct pipe_option **ret_options, size_t *ret_count, struct nf_error *err)
+{
+    (void)id;
+    struct pipe_option *out = NF_NEW_ARRAY(arena, struct pipe_option, NF_ARRAY_LEN(cpu_options));
+    for (size_t k = 0; k < NF_ARRAY_LEN(cpu_options); k++)
+        out[k] = (struct pipe_option){cpu_options[k].name, nf_str_c(cpu_options[k].standard)};
+    for (size_t i = 0; i < given_count; i++) {
+        const char *name = given[i].name;
+        struct nf_str value = nf_str_trim(given[i].value);
+        if (strncmp(name, "env:", 4) == 0)
+            continue;                    /* variables of other compilers */
+        size_t k = 0;
+        while (k < NF_ARRAY_LEN(cpu_options) && strcmp(cpu_options[k].name, name) != 0)
+            k++;
+        if (k == NF_ARRAY_LEN(cpu_options)) {
+            nf_fail(err, NF_EINVAL, "target cpu has no option %s", name);
+            nf_error_hint(err, "its options are optlevel (1, 2, 3) and tier (0, 1)");
+            return NF_EINVAL;
+        }
+        size_t v = 0;
+        while (cpu_options[k].values[v] && !nf_str_eq_c(value, cpu_options[k].values[v]))
+            v++;
+        if (!cpu_options[k].values[v])
+            return nf_fail(err, NF_EINVAL, "option %s of target cpu cannot be %.*s", name, (int)NF_MIN(value.len, (size_t)64),
+                           value.data ? value.data : "");
+        out[k].value = nf_str_c(cpu_options[k].values[v]);
+    }
+    *ret_options = out;
+    *ret_count = NF_ARRAY_LEN(cpu_options);
+    return NF_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------- description */
+
+static int describe_tensor(const struct hlo_type *t, const char *what, uint32_t index, struct rt_tensor *ret_tensor, struct nf_error *err)
+{
+    if (t->kind != HLO_TYPE_TENSOR || !t->is_static || t->rank > RT_RANK_MAX)
+        return nf_fail(err, NF_EUNSUPPORTED, "%s %u of the entry function is not a tensor of a static shape", what, index);
+    enum nf_dtype dtype = hlo_elem_dtype(t->elem == HLO_ELEM_QUANT && t->quant ? t->quant->storage : t->elem);
+    if (dtype == NF_DT_NONE)
+        return nf_fail(err, NF_EUNSUPPORTED, "%s %u of the entry function has an element type that target cpu does not hold", what, index);
+    struct rt_tensor d = {.name = "", .dtype = dtype, .rank = t->rank, .dims = t->dims, .alias = RT_NO_ALIAS};
+    if (rt_tensor_dense_bytes(dtype, t->dims, t->rank, &d.bytes) != NF_OK)
+        return nf_fail(err, NF_ELIMIT, "%s %u of the entry function is too large", what, index);
+    *ret_tensor = d;
+    return NF_OK;
+}
+
+int target_cpu_describe(const struct compile_input *input, struct neff_writer **ret_writer, struct nf_error *err)
+{
+    struct hlo_module *m = input->graph->module;
+    const struct hlo_op *entry = hlo_module_entry(m);
+    if (!entry || !hlo_func_block(entry))
+        return nf_fail(err, NF_EGRAPH, "the module has no function main to start with");
+    const struct hlo_type *type = hlo_func_type(entry);
+    uint32_t n_in = type->num_inputs, n_out = type->num_types - type->num_inputs;
+    struct rt_tensor *in = NF_NEW_ARRAY(input->graph->arena, struct rt_tensor, n_in + 1);
+    struct rt_tensor *out = NF_NEW_ARRAY(input->graph->arena, struct rt_tensor, n_out + 1);
+    int r = NF_OK;
+    for (uint32_t i = 0; i < n_in && r == NF_OK; i++)
+        r = describe_tensor(type->types[i], "argument", i, &in[i], err);
+    for (uint32_t i = 0; i < n_out && r == NF_OK; i++)
+        r = describe_tensor(type->types[n_in + i], "result", i, &out[i], err);
+    if (r != NF_OK)
+        return r;
+    for (uint32_t i = 0; i < n_in; i++) {
+        const struct hlo_attr *a = hlo_func_arg_attr(entry, i, NF_STR("tf.aliasing_output"));
+        if (a && a->kind == HLO_ATTR_INT && a->i >= 0 && a->i < n_out && out[a->i].bytes == in[i].bytes && out[a->i].alias == RT_NO_ALIAS)
+            out[a->i].alias = (int)i;
+    }
+    const struct neff_writer_options o = {
+        .name = "", .target = input->target, .compiler = input->id->compiler, .isa = input->id->isa[0] ? input->id->isa : NULL, .lnc_size = 1,
+    };
+    struct neff_writer *w = neff_writer_new(&o);
+    for (uint32_t i = 0; i < n_in; i++)
+        neff_writer_input(w, &in[i]);
+    for (uint32_t i = 0; i < n_out; i++)
+        neff_writer_output(w, &out[i]);
+    *ret_writer = w;
+    return NF_OK;
+}
+
+int target_cpu_finish(const struct compile_input *input, struct neff_writer *writer, struct compile_sink *sink, struct nf_error *err)
+{
+    char *path = nf_asprintf("%s/artifact.neff", input->work_dir);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int r = fd < 0 ? nf_fail_errno(err, errno, "cannot create %s", path) : neff_writer_finish_fd(writer, fd, NULL, err);
+    if (fd >= 0 && close(fd) < 0 && r == NF_OK)
+        r = nf_fail_errno(err, errno, "cannot write %s", path);
+    if (r == NF_OK)
+        sink_artifact(sink, "neff", path);
+    free(path);
+    return r;
+}
+
+static int compile(const struct compile_input *input, struct compile_sink *sink, struct nf_error *err)
+{
+    struct neff_writer *w = NULL;
+    int r = target_cpu_describe(input, &w, err);
+    if (r != NF_OK)
+        return r;
+    neff_writer_member(w, TARGET_CPU_MODULE, input->graph->canonical, 0);
+    r = target_cpu_finish(input, w, sink, err);
+    neff_writer_free(w);
+    return r;
+}
+
+const struct target_ops target_cpu = {.name = "cpu", .identify = identify, .options = target_cpu_options, .compile = compile};
