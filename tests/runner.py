@@ -88,7 +88,7 @@ class Test:
 def from_meson(path):
     for row in json.loads(quiet(["meson", "introspect", "--tests", path], "meson introspect")):
         suites = [s.split(":")[-1] for s in row["suite"]]
-        yield Test(row["name"], row["cmd"], suites, max(row["timeout"], 120), row["protocol"], row["env"], row["workdir"])
+        yield Test(row["name"], row["cmd"], suites, max(row["timeout"], 120), row["protocol"], row["env"], row["workdir"] or path)
 
 
 def from_python(known):
