@@ -87,6 +87,7 @@ struct cache_meta {
     /* After cache_meta_decode only: still compressed; cache_meta_text() and cache_meta_components() of store.h unpack them. */
     struct nf_str stablehlo_zstd, ops_zstd;
     uint64_t stablehlo_bytes, ops_bytes;
+    struct nf_str sketch;           /* sketch.h */
 };
 
 /* Reads and checks metadata into the arena. NF_ECORRUPT. */

@@ -29,7 +29,9 @@ struct cache_mount_work {
 
 /* dir is only ever touched on the pool's threads; it need not exist. threads 1 to 64. */
 int cache_mount_open(const char *dir, unsigned threads, int64_t patience_ns, struct cache_mount **ret_mount, struct nf_error *err);
-/* Finishes what can be finished; queued items get NF_ECANCELLED; threads that hang are left behind (they own their memory). */
+/* Finishes what is running, or gives it up; queued items, and all that are submitted later, get NF_ECANCELLED. */
+void cache_mount_stop(struct cache_mount *m);
+/* Stops and frees. Takes NULL. Threads that hang are left behind: what they hold is theirs. */
 void cache_mount_close(struct cache_mount *m);
 
 /* Always ends in exactly one done (possibly before it returns, when the mount is in trouble). */

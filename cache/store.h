@@ -102,7 +102,8 @@ struct cache_publication {
 };
 
 struct cache_published {
-    struct cache_hit *hit;              /* the bytes that stand now (another publisher's if it was first); yours to close */
+    struct cache_hit *hit;              /* the bytes that stand now (another publisher's if it was first); yours to close. NULL: only the
+                                         * shared tier could take it, packed: serve the artifact that was given */
     bool ours;                          /* they are the ones given */
     int local_rc, shared_rc;            /* 0, or why that tier does not hold it (NF_ENOTFOUND: there is no such tier) */
     struct nf_error local_err, shared_err;
@@ -111,7 +112,7 @@ struct cache_published {
 /* 0 when at least one tier (or the spill directory) holds it durably. */
 int cache_store_publish(struct cache_store *s, const struct cache_publication *p, struct cache_published *ret_published, struct nf_error *err);
 typedef void cache_publish_fn(void *user, int rc, struct cache_published *published, const struct nf_error *err); /* yours when rc is 0 */
-/* Copies what p points to, but artifact_fd (duplicated) and artifact (must live until done). */
+/* Keeps nothing of p: texts and bytes are copied, artifact_fd is duplicated. */
 void cache_store_publish_async(struct cache_store *s, const struct cache_publication *p, cache_publish_fn *done, void *user);
 
 /* Remembers meta->failure under meta->key, in both tiers as far as they can, for as long as its class says: user and
