@@ -71,7 +71,9 @@ struct cl_call {
     struct nf_buf in;                    /* as it came; in_at: consumed so far */
     size_t in_at;
     bool in_failed;                      /* out of memory or over a limit */
-    bool headers_seen, closed, closed_ok, refused;
+    bool headers_seen, refused;
+    bool closed;                         /* the server has ended it: nothing more will come */
+    bool gone;                           /* nghttp2 has forgotten the stream (both sides have ended it) */
     uint32_t reset_code;
     int http_status, grpc_status;        /* -1: not said */
     bool grpc_content;
@@ -328,8 +330,12 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
             (int)NF_MIN(frame->goaway.opaque_data_len, (size_t)64), (const char *)frame->goaway.opaque_data);
     } else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK)) {
         conn->ping_sent = false;
-    } else if (frame->hd.type == NGHTTP2_HEADERS && call && frame->hd.stream_id == call->stream) {
-        call->headers_seen = true;
+    } else if (call && call->stream != 0 && frame->hd.stream_id == call->stream) {
+        if (frame->hd.type == NGHTTP2_HEADERS)
+            call->headers_seen = true;
+        /* The trailers end a call even when this side has not half-closed: then nghttp2 keeps the stream. */
+        if ((frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA) && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
+            call->closed = true;
     }
     return 0;
 }
@@ -341,8 +347,9 @@ static int on_close(nghttp2_session *session, int32_t stream, uint32_t code, voi
     (void)session;
     if (!call || stream != call->stream)
         return 0;
-    call->closed = true;
-    call->reset_code = code;
+    if (!call->closed)
+        call->reset_code = code;
+    call->closed = call->gone = true;
     call->refused = code == NGHTTP2_REFUSED_STREAM;
     return 0;
 }
@@ -855,6 +862,15 @@ bool cl_call_ready(struct cl_call *call)
     return satisfied(call, WANT_ANSWER);
 }
 
+void cl_call_finish(struct cl_call *call, int64_t patience_ns)
+{
+    struct nf_str ignored;
+    call->deadline_ns = NF_MIN(call->deadline_ns, nf_now_ns() + patience_ns);
+    if (cl_call_half_close(call, NULL) == NF_OK)
+        while (cl_call_recv(call, &ignored, NULL) == 1)
+            ;
+}
+
 void cl_call_free(struct cl_call *call)
 {
     if (!call)
@@ -864,11 +880,16 @@ void cl_call_free(struct cl_call *call)
         /* A forked child clears up: the stream is the parent's, so only this copy of the descriptor goes. */
         conn->call = NULL;
         conn_free(conn);
-    } else if (conn && call->stream != 0 && !call->closed) {
+    } else if (conn && call->stream != 0 && !call->gone) {
+        bool ended = call->closed;
         conn->call = NULL;
-        if (!conn->dead && nghttp2_submit_rst_stream(conn->session, NGHTTP2_FLAG_NONE, call->stream, NGHTTP2_CANCEL) == 0)
+        if (!conn->dead && nghttp2_submit_rst_stream(conn->session, NGHTTP2_FLAG_NONE, call->stream, ended ? NGHTTP2_NO_ERROR : NGHTTP2_CANCEL) == 0)
             conn_flush(conn);
-        conn_free(conn); /* bytes of the cancelled stream may be on their way: not worth keeping */
+        /* Bytes of a cancelled stream may be on their way: not worth keeping. */
+        if (ended && !nghttp2_session_want_write(conn->session))
+            conn_give_back(call->channel, conn);
+        else
+            conn_free(conn);
     } else if (conn) {
         conn_flush(conn);
         conn_give_back(call->channel, conn);

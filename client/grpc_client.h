@@ -45,6 +45,8 @@ int cl_call_half_close(struct cl_call *call, struct nf_error *err);
 int cl_call_recv(struct cl_call *call, struct nf_str *ret_message, struct nf_error *err);
 /* Whether cl_call_recv would return without waiting for the network. Looks once, never blocks. */
 bool cl_call_ready(struct cl_call *call);
+/* The caller has its answer: waits up to patience_ns for the server to end the call too, so that the connection can be kept. */
+void cl_call_finish(struct cl_call *call, int64_t patience_ns);
 /* Ends the call; one that has not ended is cancelled (RST_STREAM). Takes NULL. */
 void cl_call_free(struct cl_call *call);
 
