@@ -1,0 +1,342 @@
+/* Checks: the operations of the check dialect, the custom calls of the same names, probes and prints. */
+#include "pipeline/hlo/eval_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct ev_probe {
+    struct ev_probe *next;
+    struct nf_str id;
+    uint32_t iter;
+    struct ev_value *value;
+};
+
+void ev_probes_free(struct ev_run *run)
+{
+    while (run->probes) {
+        struct ev_probe *p = run->probes;
+        run->probes = p->next;
+        ev_unref(p->value);
+        free(p);
+    }
+}
+
+enum how { EXACT, ALMOST, CLOSE };
+
+struct rule {
+    enum how how;
+    double tolerance;
+    uint64_t min_ulp, max_ulp;
+};
+
+static bool exact_pair(enum nf_dtype part, const char *a, const char *b)
+{
+    if (!nf_dtype_is_float(part))
+        return memcmp(a, b, nf_dtype_bytes(part)) == 0;
+    return nf_elem_to_double(part, a) == nf_elem_to_double(part, b);
+}
+
+static bool almost_pair(double a, double b, double tolerance)
+{
+    if (isnan(a) || isnan(b))
+        return isnan(a) && isnan(b);
+    if (isinf(a) || isinf(b))
+        return a == b;
+    return fabs(a - b) <= tolerance;
+}
+
+/* Bits apart; the largest number where the two are not comparable. */
+static uint64_t ulps(enum nf_dtype part, const char *a, const char *b)
+{
+    size_t w = nf_dtype_bytes(part);
+    if (memcmp(a, b, w) == 0)
+        return 0;
+    double x = nf_elem_to_double(part, a), y = nf_elem_to_double(part, b);
+    if (isnan(x) && isnan(y))
+        return 0;
+    if (!isfinite(x) || !isfinite(y))
+        return UINT64_MAX;
+    uint64_t p = 0, q = 0;
+    memcpy(&p, a, w);
+    memcpy(&q, b, w);
+    uint64_t sign = (uint64_t)1 << (nf_dtype_bits(part) - 1), mp = p & (sign - 1), mq = q & (sign - 1);
+    if ((p & sign) != (q & sign))
+        return mp + mq;
+    return mp > mq ? mp - mq : mq - mp;
+}
+
+static int compare(struct ev_ctx *c, const struct ev_value *actual, const struct ev_value *expected, const struct rule *rule, bool *ret_passed,
+                   struct nf_error *err)
+{
+    const struct rt_array *a = &actual->a, *e = &expected->a;
+    struct nf_buf text = NF_BUF_INIT;
+    int64_t bad = 0, first = -1, n = rt_array_count(e);
+    uint64_t worst = 0;
+    if (actual->kind != EV_ARRAY || expected->kind != EV_ARRAY)
+        return ev_fail(c, err, NF_EUNSUPPORTED, "compares what is no array");
+    bool same = a->dtype == e->dtype && rt_array_same_shape(a, e);
+    enum nf_dtype part = nf_dtype_part(e->dtype);
+    size_t w = nf_dtype_bytes(part), elem = nf_dtype_bytes(e->dtype);
+    if (rule->how != EXACT && !nf_dtype_is_float(part))
+        return ev_fail(c, err, NF_EUNSUPPORTED, "compares %s with a tolerance", nf_dtype_name(part));
+    for (int64_t i = 0; i < n && same; i++) {
+        bool ok = true;
+        uint64_t far = 0;
+        for (size_t off = 0; off < elem; off += w) {
+            const char *pa = (const char *)a->data + (size_t)i * elem + off, *pe = (const char *)e->data + (size_t)i * elem + off;
+            if (rule->how == EXACT)
+                ok = ok && exact_pair(part, pa, pe);
+            else if (rule->how == ALMOST)
+                ok = ok && almost_pair(nf_elem_to_double(part, pa), nf_elem_to_double(part, pe), rule->tolerance);
+            else
+                far = NF_MAX(far, ulps(part, pa, pe));
+        }
+        if (rule->how == CLOSE)
+            ok = far >= rule->min_ulp && far <= rule->max_ulp;
+        worst = NF_MAX(worst, far);
+        if (!ok && bad++ == 0)
+            first = i;
+    }
+    if (!same) {
+        nf_buf_add_c(&text, "actual value is ");
+        rt_shape_print(a->dtype, a->rank, a->dims, &text);
+        nf_buf_add_c(&text, ", expected ");
+        rt_shape_print(e->dtype, e->rank, e->dims, &text);
+    } else if (bad) {
+        nf_buf_addf(&text, "%lld of %lld elements differ; first at ", (long long)bad, (long long)n);
+        ev_print_index(e, first, &text);
+        nf_buf_add_c(&text, ": ");
+        ev_print_element(a->dtype, (const char *)a->data + (size_t)first * elem, &text);
+        nf_buf_add_c(&text, " instead of ");
+        ev_print_element(e->dtype, (const char *)e->data + (size_t)first * elem, &text);
+        if (rule->how == CLOSE)
+            nf_buf_addf(&text, "; at most %llu units in the last place apart, %llu to %llu allowed", (unsigned long long)worst,
+                (unsigned long long)rule->min_ulp, (unsigned long long)rule->max_ulp);
+        if (rule->how == ALMOST)
+            nf_buf_addf(&text, "; tolerance %g", rule->tolerance);
+    }
+    bool passed = same && !bad;
+    if (ret_passed)
+        *ret_passed = passed;
+    int rc = ev_check_result(c, passed, text.data ? text.data : "", err);
+    nf_buf_done(&text);
+    return rc;
+}
+
+static int find_probe(struct ev_ctx *c, struct ev_value **ret, struct nf_error *err)
+{
+    struct ev_run *run = c->f->proc->run;
+    struct nf_str id = hlo_op_string(c->op, HLO_A_probe_id);
+    const struct hlo_attr *it = hlo_op_attr(c->op, HLO_A_iter);
+    uint32_t iter = it && it->kind == HLO_ATTR_INT ? (uint32_t)it->i : 1;
+    *ret = NULL;
+    pthread_mutex_lock(&run->lock);
+    for (struct ev_probe *p = run->probes; p; p = p->next)
+        if (nf_str_eq(p->id, id) && p->iter == iter)
+            *ret = ev_ref(p->value);
+    pthread_mutex_unlock(&run->lock);
+    return *ret ? NF_OK : ev_fail(c, err, NF_EMISMATCH, "there is no probe \"%.*s\" number %u", NF_STR_ARG(id), iter);
+}
+
+static uint64_t number(const struct ev_ctx *c, enum hlo_attr_name name, uint64_t absent)
+{
+    const struct hlo_attr *a = hlo_op_attr(c->op, name);
+    return a && a->kind == HLO_ATTR_INT ? (uint64_t)a->i : absent;
+}
+
+int hlo_e_check(struct ev_ctx *c, struct nf_error *err)
+{
+    struct rule rule = {.how = EXACT};
+    struct ev_value *expected = NULL;
+    int rc = NF_OK;
+    switch (c->op->id) {
+    case HLO_OP_CHECK_EXPECT_ALMOST_EQ: case HLO_OP_CHECK_EXPECT_ALMOST_EQ_CONST: {
+        const struct hlo_attr *t = hlo_op_attr(c->op, HLO_A_tolerance);
+        rule.how = ALMOST;
+        rule.tolerance = t && t->kind == HLO_ATTR_FLOAT ? hlo_float_decode(t->type->elem, t->bits) : 1e-4;
+        break;
+    }
+    case HLO_OP_CHECK_EXPECT_CLOSE:
+        rule.how = CLOSE;
+        rule.min_ulp = number(c, HLO_A_min_ulp_difference, 0);
+        rule.max_ulp = number(c, HLO_A_max_ulp_difference, 1);
+        break;
+    default:
+        break;
+    }
+    if (c->op->id == HLO_OP_CHECK_EXPECT_EQ_CONST || c->op->id == HLO_OP_CHECK_EXPECT_ALMOST_EQ_CONST) {
+        const struct hlo_attr *v = hlo_op_attr(c->op, HLO_A_value);
+        rc = v ? ev_constant_new(c->f->proc->run, v, &expected, err) : ev_fail(c, err, NF_EGRAPH, "has no value");
+    } else if (c->op->id == HLO_OP_CHECK_EXPECT_SERIALIZED_EQ) {
+        rc = find_probe(c, &expected, err);
+    } else {
+        expected = ev_ref(c->in[1]);
+    }
+    rc = rc ? rc : compare(c, c->in[0], expected, &rule, NULL, err);
+    ev_unref(expected);
+    return rc;
+}
+
+int hlo_e_probe(struct ev_ctx *c, struct nf_error *err)
+{
+    (void)err;
+    struct ev_run *run = c->f->proc->run;
+    struct nf_str id = hlo_op_string(c->op, HLO_A_probe_id);
+    struct ev_probe *p = nf_alloc(sizeof(*p));
+    p->id = id;
+    p->iter = 1;
+    p->value = ev_ref(c->in[0]);
+    pthread_mutex_lock(&run->lock);
+    for (struct ev_probe *q = run->probes; q; q = q->next)
+        p->iter += nf_str_eq(q->id, id);
+    p->next = run->probes;
+    run->probes = p;
+    pthread_mutex_unlock(&run->lock);
+    c->out[0] = ev_ref(c->in[0]);
+    return NF_OK;
+}
+
+static void print_nested(const struct rt_array *a, int dim, int64_t at, struct nf_buf *out)
+{
+    if (dim == a->rank) {
+        ev_print_element(a->dtype, (const char *)a->data + (size_t)at * nf_dtype_bytes(a->dtype), out);
+        return;
+    }
+    int64_t inner = 1;
+    for (int i = dim + 1; i < a->rank; i++)
+        inner *= a->dims[i];
+    nf_buf_add_char(out, '[');
+    for (int64_t i = 0; i < a->dims[dim]; i++) {
+        nf_buf_add_c(out, i ? ", " : "");
+        print_nested(a, dim + 1, at + i * inner, out); /* as deep as the rank */
+    }
+    nf_buf_add_char(out, ']');
+}
+
+int hlo_e_print(struct ev_ctx *c, struct nf_error *err)
+{
+    struct hlo_eval *e = c->f->proc->run->eval;
+    const struct hlo_eval_hooks *h = e->options.hooks;
+    struct nf_buf b = NF_BUF_INIT;
+    (void)err;
+    if (!h || !h->print)
+        return NF_OK;
+    for (uint32_t i = 0; i < c->n_in; i++) {
+        hlo_type_print(c->op->operands[i].value->type, &b);
+        nf_buf_add_c(&b, " {");
+        if (c->in[i]->kind == EV_ARRAY)
+            print_nested(&c->in[i]->a, 0, 0, &b);
+        nf_buf_add_c(&b, "}\n");
+    }
+    pthread_mutex_lock(&e->lock);
+    h->print(h->user, nf_buf_str(&b));
+    pthread_mutex_unlock(&e->lock);
+    nf_buf_done(&b);
+    return NF_OK;
+}
+
+/* ---- custom calls ---- */
+
+static int call_check(struct ev_ctx *c, const struct rule *rule, struct nf_error *err)
+{
+    if (c->n_in != 2)
+        return ev_fail(c, err, NF_EGRAPH, "a check takes two operands, not %u", c->n_in);
+    return compare(c, c->in[0], c->in[1], rule, NULL, err);
+}
+
+static int target_expect_eq(struct ev_ctx *c, struct nf_error *err) { return call_check(c, &(struct rule){.how = EXACT}, err); }
+static int target_expect_almost_eq(struct ev_ctx *c, struct nf_error *err) { return call_check(c, &(struct rule){.how = ALMOST, .tolerance = 1e-3}, err); }
+static int target_expect_close(struct ev_ctx *c, struct nf_error *err) { return call_check(c, &(struct rule){.how = CLOSE, .max_ulp = 3}, err); }
+
+/* check.eq(expected, actual) gives whether they agree */
+static int target_eq(struct ev_ctx *c, struct nf_error *err)
+{
+    if (c->n_in != 2 || c->n_out != 1)
+        return ev_fail(c, err, NF_EGRAPH, "check.eq takes two operands and gives one");
+    bool passed = false;
+    struct rule rule = {.how = nf_dtype_is_float(nf_dtype_part(c->in[0]->a.dtype)) ? ALMOST : EXACT, .tolerance = 1e-4};
+    int rc = compare(c, c->in[1], c->in[0], &rule, &passed, err);
+    rc = rc ? rc : ev_out_new(c, 0, err);
+    if (!rc && c->out[0]->a.bytes == 1)
+        *(uint8_t *)c->out[0]->a.data = passed;
+    return rc;
+}
+
+/* Marks of a partitioner, and calls that only pass values on. */
+static int target_pass(struct ev_ctx *c, struct nf_error *err)
+{
+    if (c->n_in != c->n_out)
+        return ev_fail(c, err, NF_EUNSUPPORTED, "custom call @%.*s gives another number of values than it takes",
+            NF_STR_ARG(hlo_op_string(c->op, HLO_A_call_target_name)));
+    return hlo_e_pass(c, err);
+}
+
+/* An attribute of mhlo.backend_config, as the character that LAPACK takes. */
+static char lapack_char(const struct ev_ctx *c, const char *name)
+{
+    const struct hlo_attr *cfg = hlo_op_discardable(c->op, NF_STR("mhlo.backend_config"));
+    if (!cfg)
+        cfg = hlo_op_attr(c->op, HLO_A_backend_config);
+    const struct hlo_attr *v = cfg && cfg->kind == HLO_ATTR_DICT ? hlo_named_find(cfg->dict.v, cfg->dict.n, nf_str_c(name)) : NULL;
+    return v && v->kind == HLO_ATTR_INT ? (char)v->i : 0;
+}
+
+/* potrf: (a) -> (factor with the other triangle as it was, info: 0 or the order of the first minor that is not positive) */
+static int target_potrf(struct ev_ctx *c, struct nf_error *err)
+{
+    char uplo = lapack_char(c, "uplo");
+    if (c->n_in != 1 || c->n_out != 2 || c->in[0]->a.rank < 2 || (uplo != 'L' && uplo != 'U'))
+        return ev_fail(c, err, NF_EUNSUPPORTED, "this form of potrf cannot be evaluated");
+    const struct rt_array *a = &c->in[0]->a;
+    int64_t n = a->dims[a->rank - 1], total = rt_array_count(a);
+    int rc = ev_out_shaped(c, 0, a->rank, a->dims, err);
+    rc = rc ? rc : ev_out_new(c, 1, err);
+    rc = rc ? rc : ev_cholesky(a, uplo == 'L', &c->out[0]->a, err);
+    if (rc || !n)
+        return rc;
+    size_t w = nf_dtype_bytes(a->dtype);
+    for (int64_t b = 0; b < total / (n * n); b++) {
+        double first = nf_elem_to_double(nf_dtype_part(a->dtype), (char *)c->out[0]->a.data + (size_t)(b * n * n) * w);
+        int32_t info = isnan(first) ? 1 : 0;
+        if (b < ev_count(c->out[1]))
+            ev_convert(1, c->out[1]->a.dtype, (char *)c->out[1]->a.data + (size_t)b * nf_dtype_bytes(c->out[1]->a.dtype), NF_DT_S32, &info);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < n; j++)
+                if (uplo == 'L' ? j > i : j < i)
+                    memcpy((char *)c->out[0]->a.data + (size_t)((b * n + i) * n + j) * w, (const char *)a->data + (size_t)((b * n + i) * n + j) * w, w);
+    }
+    return NF_OK;
+}
+
+static int target_trsm(struct ev_ctx *c, struct nf_error *err)
+{
+    char side = lapack_char(c, "side"), uplo = lapack_char(c, "uplo"), trans = lapack_char(c, "trans_x"), diag = lapack_char(c, "diag");
+    if (c->n_in != 2 || c->n_out != 1 || c->in[0]->a.rank < 2 || c->in[1]->a.rank != c->in[0]->a.rank || !strchr("LR", side) || !strchr("LU", uplo) ||
+        !strchr("NTC", trans) || !strchr("NU", diag) || !side || !uplo || !trans || !diag)
+        return ev_fail(c, err, NF_EUNSUPPORTED, "this form of trsm cannot be evaluated");
+    const struct rt_array *a = &c->in[0]->a, *b = &c->in[1]->a;
+    if (a->dims[a->rank - 1] != b->dims[b->rank - (side == 'L' ? 2 : 1)] || a->dims[a->rank - 2] != a->dims[a->rank - 1])
+        return ev_fail(c, err, NF_EGRAPH, "the matrices of trsm do not fit together");
+    struct ev_trsm t = {side == 'L', uplo == 'L', diag == 'U', trans == 'N' ? 0 : trans == 'T' ? 1 : 2};
+    int rc = ev_out_shaped(c, 0, b->rank, b->dims, err);
+    return rc ? rc : ev_triangular_solve(a, b, &t, &c->out[0]->a, err);
+}
+
+int hlo_e_custom_call(struct ev_ctx *c, struct nf_error *err)
+{
+    static const struct {
+        const char *name;
+        ev_fn fn;
+    } targets[] = {
+        {"check.expect_eq", target_expect_eq}, {"check.expect_almost_eq", target_expect_almost_eq}, {"check.expect_close", target_expect_close},
+        {"check.eq", target_eq}, {"Sharding", target_pass}, {"annotate_device_placement", target_pass}, {"LayoutConstraint", target_pass},
+        {"xla.sdy.FuncResultSharding", target_pass}, {"lapack_spotrf_ffi", target_potrf}, {"lapack_dpotrf_ffi", target_potrf},
+        {"lapack_cpotrf_ffi", target_potrf}, {"lapack_zpotrf_ffi", target_potrf}, {"lapack_strsm_ffi", target_trsm}, {"lapack_dtrsm_ffi", target_trsm},
+        {"lapack_ctrsm_ffi", target_trsm}, {"lapack_ztrsm_ffi", target_trsm},
+    };
+    struct nf_str name = hlo_op_string(c->op, HLO_A_call_target_name);
+    for (size_t i = 0; i < NF_ARRAY_LEN(targets); i++)
+        if (nf_str_eq(name, nf_str_c(targets[i].name)))
+            return targets[i].fn(c, err);
+    return ev_fail(c, err, NF_EUNSUPPORTED, "custom call @%.*s cannot be evaluated", NF_STR_ARG(name));
+}

@@ -1,0 +1,1064 @@
+/* Several devices: processes on threads that meet in collectives, and the operations that make such grids.
+ *
+ * A rendezvous is named by what meets (kind of operation, channel, group of processes); processes that arrive while one of that name
+ * is not full join it. One mutex (grid->lock, a leaf) guards the grid; a process that waits is counted, so that the last one to stop
+ * running sees at once that nobody can go on, and ends the run with an error. */
+#include "pipeline/hlo/eval_internal.h"
+
+#include <stdlib.h>
+
+struct rdv {
+    struct rdv *next;
+    uint16_t kind;              /* operation id */
+    int64_t channel;
+    uint32_t n, k;              /* processes, values of each */
+    uint32_t *group;            /* their ids, in the group's order */
+    uint32_t arrived, left;
+    bool *here;
+    struct ev_value **values;   /* n * k, held */
+};
+
+struct mail {
+    struct mail *next;
+    int64_t channel, to;        /* to -1: anybody */
+    struct ev_value *tuple;
+};
+
+struct receiver {               /* a process that waits for mail */
+    struct receiver *next;
+    int64_t channel;
+    uint32_t id;
+    struct ev_value *got;
+};
+
+struct ev_grid {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    unsigned replicas, partitions;
+    uint32_t alive, waiting;
+    bool failed;
+    int code;
+    struct nf_error error;      /* the first one */
+    struct rdv *meetings;
+    struct mail *mail;
+    struct receiver *receivers;
+    struct ev_func **infeed;
+    size_t n_infeed, next_infeed;
+};
+
+static void grid_fail(struct ev_grid *g, int code, const struct nf_error *err)
+{
+    if (!g->failed) {
+        g->failed = true;
+        g->code = code;
+        if (err)
+            g->error = *err;
+    }
+    pthread_cond_broadcast(&g->moved);
+}
+
+/* With the lock: one more process waits; true if that leaves nobody to wake it. */
+static bool stuck(struct ev_ctx *c, struct ev_grid *g, struct nf_error *err)
+{
+    g->waiting++;
+    if (g->waiting < g->alive)
+        return false;
+    ev_fail(c, err, NF_EGRAPH, "all processes wait for each other: not every member of a group runs this operation");
+    g->waiting--;
+    grid_fail(g, NF_EGRAPH, err);
+    return true;
+}
+
+static int wait_a_moment(struct ev_ctx *c, struct ev_grid *g, struct nf_error *err)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_cond_timedwait(&g->moved, &g->lock, &until);
+    if (g->failed)
+        return ev_fail(c, err, NF_ECANCELLED, "another process of the grid failed");
+    if (ev_out_of_time(c->f->proc->run))
+        return ev_fail(c, err, NF_ETIMEOUT, "evaluating took longer than its time limit");
+    return NF_OK;
+}
+
+/* Brings k values; returns once all of the group have, with *ret holding everybody's (ret->values[i * k + j]). */
+static int meet(struct ev_ctx *c, int64_t channel, const uint32_t *group, uint32_t n, struct ev_value *const *values, uint32_t k, struct rdv **ret,
+                struct nf_error *err)
+{
+    struct ev_grid *g = c->f->proc->grid;
+    uint32_t me = 0;
+    int rc = NF_OK;
+    while (me < n && group[me] != c->f->proc->id)
+        me++;
+    pthread_mutex_lock(&g->lock);
+    struct rdv *r = g->meetings;
+    for (; r; r = r->next)
+        if (r->kind == c->op->id && r->channel == channel && r->n == n && r->k == k && memcmp(r->group, group, n * sizeof(*group)) == 0 && r->arrived < n &&
+            !r->here[me])
+            break;
+    if (!r) {
+        r = nf_alloc(sizeof(*r));
+        r->kind = c->op->id;
+        r->channel = channel;
+        r->n = n;
+        r->k = k;
+        r->group = nf_alloc_array(n, sizeof(*r->group));
+        memcpy(r->group, group, n * sizeof(*group));
+        r->here = nf_alloc_array(n, sizeof(*r->here));
+        r->values = nf_alloc_array((size_t)n * k + 1, sizeof(*r->values));
+        r->next = g->meetings;
+        g->meetings = r;
+    }
+    for (uint32_t j = 0; j < k; j++)
+        r->values[me * k + j] = ev_ref(values[j]);
+    r->here[me] = true;
+    r->arrived++;
+    if (r->arrived == n) {
+        g->waiting -= n - 1; /* those that stand below run again */
+        pthread_cond_broadcast(&g->moved);
+    } else if (stuck(c, g, err)) {
+        rc = NF_EGRAPH;
+    } else {
+        while (r->arrived < n && !rc)
+            rc = wait_a_moment(c, g, err);
+        if (rc && r->arrived < n)
+            g->waiting--;
+        else
+            rc = NF_OK;
+    }
+    if (rc)
+        grid_fail(g, rc, err);
+    pthread_mutex_unlock(&g->lock);
+    *ret = r;
+    return rc;
+}
+
+static void rdv_free(struct rdv *r)
+{
+    for (uint32_t i = 0; i < r->n * r->k; i++)
+        ev_unref(r->values[i]);
+    free(r->group);
+    free(r->here);
+    free(r->values);
+    free(r);
+}
+
+static void leave(struct ev_ctx *c, struct rdv *r)
+{
+    struct ev_grid *g = c->f->proc->grid;
+    pthread_mutex_lock(&g->lock);
+    if (++r->left == r->n) {
+        struct rdv **at = &g->meetings;
+        while (*at != r)
+            at = &(*at)->next;
+        *at = r->next;
+        rdv_free(r);
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* ---- grids ---- */
+
+struct worker {
+    pthread_t thread;
+    bool started;
+    struct ev_proc proc;
+    const struct ev_func *func;
+    /* or a region of a frame that each process has its own copy of */
+    const struct ev_block *block;
+    struct ev_frame *outer;
+    struct ev_value *const *args;
+    struct ev_value **rets;
+    int rc;
+    struct nf_error err;
+};
+
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    struct ev_grid *g = w->proc.grid;
+    if (w->func) {
+        w->rc = ev_call(&w->proc, w->func, w->args, w->rets, &w->err);
+    } else {
+        struct ev_frame f = {.proc = &w->proc, .n_slots = w->outer->n_slots};
+        f.slots = nf_alloc_array(f.n_slots ? f.n_slots : 1, sizeof(*f.slots));
+        for (uint32_t i = 0; i < f.n_slots; i++)
+            f.slots[i] = ev_ref(w->outer->slots[i]);
+        w->rc = ev_run_block(&f, w->block, w->args, w->rets, &w->err);
+        for (uint32_t i = 0; i < f.n_slots; i++)
+            ev_unref(f.slots[i]);
+        free(f.slots);
+    }
+    pthread_mutex_lock(&g->lock);
+    g->alive--;
+    if (w->rc) {
+        grid_fail(g, w->rc, &w->err);
+    } else if (g->alive && g->waiting == g->alive) {
+        struct nf_error err = {0};
+        nf_fail(&err, NF_EGRAPH, "processes wait for one that has ended: not every member of a group runs the same collectives");
+        grid_fail(g, NF_EGRAPH, &err);
+    }
+    pthread_mutex_unlock(&g->lock);
+    return NULL;
+}
+
+static int run_workers(struct ev_run *run, unsigned replicas, unsigned partitions, struct worker *w, struct ev_func **infeed, size_t n_infeed,
+                       unsigned depth, struct nf_error *err)
+{
+    unsigned n = replicas * partitions;
+    struct ev_grid g = {.replicas = replicas, .partitions = partitions, .alive = n, .infeed = infeed, .n_infeed = n_infeed};
+    pthread_mutex_init(&g.lock, NULL);
+    pthread_cond_init(&g.moved, NULL);
+    for (unsigned i = 0; i < n; i++)
+        w[i].proc = (struct ev_proc){.run = run, .grid = &g, .replica = i / partitions, .partition = i % partitions, .id = i, .depth = depth};
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, (size_t)8 << 20);
+    for (unsigned i = 1; i < n; i++) {
+        int e = pthread_create(&w[i].thread, &attr, work, &w[i]);
+        w[i].started = e == 0;
+        if (e) {
+            pthread_mutex_lock(&g.lock);
+            struct nf_error local = {0};
+            nf_fail_errno(&local, e, "cannot start a thread for process %u of a grid", i);
+            g.alive--;
+            w[i].rc = local.code;
+            for (uint32_t a = 0; a < (w[i].func ? w[i].func->body->n_args : w[i].block->n_args); a++)
+                ev_unref(w[i].args[a]);
+            grid_fail(&g, local.code, &local);
+            pthread_mutex_unlock(&g.lock);
+        }
+    }
+    work(&w[0]);
+    for (unsigned i = 1; i < n; i++)
+        if (w[i].started)
+            pthread_join(w[i].thread, NULL);
+    pthread_attr_destroy(&attr);
+    int rc = g.failed ? g.code : NF_OK;
+    if (rc && err)
+        *err = g.error;
+    while (g.meetings) {
+        struct rdv *r = g.meetings;
+        g.meetings = r->next;
+        rdv_free(r);
+    }
+    while (g.mail) {
+        struct mail *m = g.mail;
+        g.mail = m->next;
+        ev_unref(m->tuple);
+        free(m);
+    }
+    pthread_mutex_destroy(&g.lock);
+    pthread_cond_destroy(&g.moved);
+    return rc;
+}
+
+static void drop_results(struct worker *w, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (!w[i].rc)
+            for (uint32_t k = 0; k < (w[i].func ? w[i].func->body->n_results : w[i].block->n_results); k++) {
+                ev_unref(w[i].rets[k]);
+                w[i].rets[k] = NULL;
+            }
+}
+
+int ev_grid_run(struct ev_run *run, unsigned replicas, unsigned partitions, struct ev_func *const *funcs, struct ev_func **infeed, size_t n_infeed,
+                struct ev_value *const *const *args, struct ev_value ***rets, struct nf_error *err)
+{
+    unsigned n = replicas * partitions;
+    struct worker *w = nf_alloc_array(n, sizeof(*w));
+    for (unsigned i = 0; i < n; i++) {
+        w[i].func = funcs[i];
+        w[i].args = args[i];
+        w[i].rets = rets[i];
+    }
+    int rc = run_workers(run, replicas, partitions, w, infeed, n_infeed, 0, err);
+    if (rc)
+        drop_results(w, n);
+    free(w);
+    return rc;
+}
+
+int hlo_e_run_parallel(struct ev_ctx *c, struct nf_error *err)
+{
+    struct hlo_eval *e = c->f->proc->run->eval;
+    const struct hlo_attr *rows = hlo_op_attr(c->op, HLO_A_programs), *feed = hlo_op_attr(c->op, HLO_A_infeed);
+    unsigned replicas = 0, partitions = 0;
+    if (!rows || rows->kind != HLO_ATTR_ARRAY || !rows->array.n || rows->array.v[0]->kind != HLO_ATTR_ARRAY)
+        return ev_fail(c, err, NF_EGRAPH, "programs is not a list of lists of functions");
+    replicas = (unsigned)rows->array.n;
+    partitions = (unsigned)rows->array.v[0]->array.n;
+    if (!partitions || replicas > 1024 || partitions > 1024 || replicas * partitions > 1024)
+        return ev_fail(c, err, NF_ELIMIT, "a grid of %u replicas and %u partitions is not supported", replicas, partitions);
+    unsigned n = replicas * partitions;
+    struct ev_func **funcs = nf_alloc_array(n, sizeof(*funcs)), **infeed = NULL;
+    struct ev_value ***args = nf_alloc_array(n, sizeof(*args)), ***rets = nf_alloc_array(n, sizeof(*rets));
+    size_t n_infeed = 0;
+    uint32_t at = 0, out = 0;
+    int rc = NF_OK;
+    for (unsigned i = 0; i < n && !rc; i++) {
+        const struct hlo_attr *row = rows->array.v[i / partitions];
+        const struct hlo_attr *sym = row->kind == HLO_ATTR_ARRAY && row->array.n == partitions ? row->array.v[i % partitions] : NULL;
+        funcs[i] = sym && sym->kind == HLO_ATTR_SYMBOL ? ev_func_find(e, sym->str) : NULL;
+        if (!funcs[i] || at + funcs[i]->body->n_args > c->n_in || out + funcs[i]->body->n_results > c->n_out) {
+            rc = ev_fail(c, err, NF_EGRAPH, "programs do not fit the operands and results");
+            break;
+        }
+        args[i] = nf_alloc_array(funcs[i]->body->n_args + 1, sizeof(**args));
+        for (uint32_t k = 0; k < funcs[i]->body->n_args; k++)
+            args[i][k] = ev_ref(c->in[at++]);
+        rets[i] = &c->out[out];
+        out += funcs[i]->body->n_results;
+    }
+    if (!rc && (at != c->n_in || out != c->n_out))
+        rc = ev_fail(c, err, NF_EGRAPH, "programs do not fit the operands and results");
+    if (!rc && feed && feed->kind == HLO_ATTR_ARRAY && feed->array.n) {
+        infeed = nf_alloc_array(feed->array.n, sizeof(*infeed));
+        for (; n_infeed < feed->array.n && !rc; n_infeed++) {
+            const struct hlo_attr *sym = feed->array.v[n_infeed];
+            infeed[n_infeed] = sym->kind == HLO_ATTR_SYMBOL ? ev_func_find(e, sym->str) : NULL;
+            if (!infeed[n_infeed] || infeed[n_infeed]->body->n_args)
+                rc = ev_fail(c, err, NF_EGRAPH, "infeed is not a list of functions without arguments");
+        }
+    }
+    if (rc) {
+        for (unsigned i = 0; i < n; i++)
+            for (uint32_t k = 0; args[i] && k < funcs[i]->body->n_args; k++)
+                ev_unref(args[i][k]);
+    } else {
+        rc = ev_grid_run(c->f->proc->run, replicas, partitions, funcs, infeed, n_infeed, (struct ev_value *const *const *)args, rets, err);
+        if (rc)
+            memset(c->out, 0, c->n_out * sizeof(*c->out));
+    }
+    for (unsigned i = 0; i < n; i++)
+        free(args[i]);
+    free(args);
+    free(rets);
+    free(funcs);
+    free(infeed);
+    return rc;
+}
+
+/* ---- which processes form a group ---- */
+
+enum grouping { CROSS_REPLICA, CROSS_PARTITION, CROSS_BOTH, FLATTENED };
+
+static void grid_size(const struct ev_ctx *c, unsigned *replicas, unsigned *partitions)
+{
+    const struct ev_grid *g = c->f->proc->grid;
+    *replicas = g ? g->replicas : 1;
+    *partitions = g ? g->partitions : 1;
+}
+
+/* The group that this process belongs to: *ret_n ids (0: none). Memory of the caller to free. */
+static int my_group(struct ev_ctx *c, enum grouping how, uint32_t **ret, uint32_t *ret_n, struct nf_error *err)
+{
+    const struct hlo_attr *a = hlo_op_attr(c->op, HLO_A_replica_groups);
+    unsigned replicas, partitions;
+    grid_size(c, &replicas, &partitions);
+    unsigned me = c->f->proc->id, r = c->f->proc->replica, p = c->f->proc->partition, n = replicas * partitions;
+    if (a && a->kind != HLO_ATTR_DENSE)
+        return ev_fail(c, err, NF_EUNSUPPORTED, "replica groups given by mesh axes cannot be evaluated");
+    uint64_t count = 0;
+    if (a && !hlo_type_count(a->type, &count))
+        count = 0;
+    uint32_t *ids = nf_alloc_array(n + 1, sizeof(*ids));
+    int64_t rows = a && a->type->rank == 2 ? a->type->dims[0] : 0, cols = count && rows ? (int64_t)count / rows : 0;
+    if (!count) { /* no groups: all in one */
+        rows = 1;
+        cols = how == CROSS_REPLICA || how == CROSS_BOTH ? replicas : how == CROSS_PARTITION ? partitions : n;
+    }
+    bool found = false;
+    uint32_t k = 0;
+    for (int64_t row = 0; row < rows && !found; row++) {
+        k = 0;
+        unsigned repeat = how == CROSS_BOTH ? partitions : 1;
+        for (unsigned q = 0; q < repeat; q++)
+            for (int64_t col = 0; col < cols; col++) {
+                int64_t v = count ? hlo_attr_dense_int_at(a, (size_t)(row * cols + col)) : col;
+                if (v < 0)
+                    continue; /* padding of ragged groups */
+                int64_t limit = how == CROSS_PARTITION ? partitions : how == FLATTENED ? n : replicas;
+                if (v >= limit || k >= n) {
+                    free(ids);
+                    return ev_fail(c, err, NF_EGRAPH, "replica group %lld names %lld, which the grid of %u x %u does not have", (long long)row, (long long)v,
+                        replicas, partitions);
+                }
+                uint32_t id = how == CROSS_REPLICA ? (uint32_t)v * partitions + p : how == CROSS_PARTITION ? r * partitions + (uint32_t)v
+                                                                            : how == CROSS_BOTH ? (uint32_t)v * partitions + q : (uint32_t)v;
+                for (uint32_t z = 0; z < k; z++)
+                    if (ids[z] == id) {
+                        free(ids);
+                        return ev_fail(c, err, NF_EGRAPH, "replica group %lld names a process twice", (long long)row);
+                    }
+                ids[k++] = id;
+                found = found || id == me;
+            }
+    }
+    *ret_n = found ? k : 0;
+    *ret = ids;
+    return NF_OK;
+}
+
+static int64_t channel_of(const struct ev_ctx *c)
+{
+    const struct hlo_attr *a = hlo_op_attr(c->op, HLO_A_channel_handle);
+    return a && a->kind == HLO_ATTR_CHANNEL ? a->channel.handle : 0;
+}
+
+static enum grouping by_channel(const struct ev_ctx *c)
+{
+    if (channel_of(c) <= 0)
+        return CROSS_REPLICA;
+    return hlo_op_bool(c->op, HLO_A_use_global_device_ids, false) ? FLATTENED : CROSS_BOTH;
+}
+static enum grouping replica_or_partition(const struct ev_ctx *c) { return channel_of(c) > 0 ? CROSS_PARTITION : CROSS_REPLICA; }
+
+/* A grid of one for programs that run alone. */
+struct alone {
+    struct ev_grid g;
+    bool used;
+};
+static void enter_alone(struct ev_ctx *c, struct alone *a)
+{
+    if (c->f->proc->grid)
+        return;
+    a->used = true;
+    a->g = (struct ev_grid){.replicas = 1, .partitions = 1, .alive = 1};
+    pthread_mutex_init(&a->g.lock, NULL);
+    pthread_cond_init(&a->g.moved, NULL);
+    c->f->proc->grid = &a->g;
+}
+static void leave_alone(struct ev_ctx *c, struct alone *a)
+{
+    if (!a->used)
+        return;
+    while (a->g.meetings) {
+        struct rdv *r = a->g.meetings;
+        a->g.meetings = r->next;
+        rdv_free(r);
+    }
+    pthread_mutex_destroy(&a->g.lock);
+    pthread_cond_destroy(&a->g.moved);
+    c->f->proc->grid = NULL;
+}
+
+/* Meets the group with the k first operands. *ret NULL with NF_OK: this process is in no group. */
+static int gather_group(struct ev_ctx *c, enum grouping how, uint32_t k, struct alone *a, struct rdv **ret, uint32_t *ret_me, struct nf_error *err)
+{
+    uint32_t *ids = NULL, n = 0;
+    enter_alone(c, a);
+    *ret = NULL;
+    int rc = my_group(c, how, &ids, &n, err);
+    if (!rc && n) {
+        rc = meet(c, channel_of(c), ids, n, c->in, k, ret, err);
+        for (*ret_me = 0; ids[*ret_me] != c->f->proc->id; ++*ret_me)
+            ;
+    }
+    free(ids);
+    if (rc)
+        *ret = NULL;
+    for (uint32_t i = 1; !rc && *ret && i < n; i++)
+        for (uint32_t j = 0; j < k && !rc; j++) {
+            const struct ev_value *v = (*ret)->values[i * k + j], *first = (*ret)->values[j];
+            if (v->kind != EV_ARRAY || first->kind != EV_ARRAY || v->a.dtype != first->a.dtype || !rt_array_same_shape(&v->a, &first->a))
+                rc = ev_fail(c, err, NF_EGRAPH, "members of the group bring arrays of different types");
+        }
+    if (rc && *ret) {
+        leave(c, *ret);
+        *ret = NULL;
+    }
+    return rc;
+}
+
+/* ---- collectives ---- */
+
+int hlo_e_replica_id(struct ev_ctx *c, struct nf_error *err)
+{
+    int rc = ev_out_new(c, 0, err);
+    uint32_t v = c->f->proc->replica;
+    if (!rc)
+        ev_convert(1, c->out[0]->a.dtype, c->out[0]->a.data, NF_DT_U32, &v);
+    return rc;
+}
+
+int hlo_e_partition_id(struct ev_ctx *c, struct nf_error *err)
+{
+    int rc = ev_out_new(c, 0, err);
+    uint32_t v = c->f->proc->partition;
+    if (!rc)
+        ev_convert(1, c->out[0]->a.dtype, c->out[0]->a.data, NF_DT_U32, &v);
+    return rc;
+}
+
+/* Result i zero: of processes that no group names. */
+static int all_zero(struct ev_ctx *c, struct nf_error *err)
+{
+    int rc = NF_OK;
+    for (uint32_t i = 0; i < c->n_out && !rc; i++)
+        if (!c->out[i])
+            rc = ev_out_shaped(c, i, c->in[i]->a.rank, c->in[i]->a.dims, err);
+    return rc;
+}
+
+int hlo_e_all_gather(struct ev_ctx *c, struct nf_error *err)
+{
+    struct alone a = {0};
+    struct rdv *r;
+    uint32_t me;
+    int64_t d = hlo_op_i64(c->op, HLO_A_all_gather_dim, 0);
+    int rc = gather_group(c, by_channel(c), c->n_in, &a, &r, &me, err);
+    for (uint32_t j = 0; j < c->n_in && !rc; j++) {
+        int64_t dims[RT_ARRAY_RANK_MAX], start[RT_ARRAY_RANK_MAX] = {0};
+        memcpy(dims, c->in[j]->a.dims, sizeof(dims));
+        uint32_t n = r ? r->n : 1;
+        dims[d] *= n;
+        rc = ev_out_shaped(c, j, c->in[j]->a.rank, dims, err);
+        for (uint32_t i = 0; i < n && !rc && r; i++) {
+            ev_update(&c->out[j]->a, start, &r->values[i * r->k + j]->a);
+            start[d] += c->in[j]->a.dims[d];
+        }
+    }
+    if (r)
+        leave(c, r);
+    leave_alone(c, &a);
+    return rc;
+}
+
+/* Value j of all members, reduced in the group's order, into a new array. */
+static int reduce_group(struct ev_ctx *c, struct rdv *r, uint32_t j, struct ev_value **ret, struct nf_error *err)
+{
+    const struct rt_array *first = &r->values[j]->a;
+    struct ev_body b;
+    int rc = ev_array_new(c->f->proc->run, first->dtype, first->rank, first->dims, ret, err);
+    if (rc)
+        return rc;
+    if (first->bytes)
+        memcpy((*ret)->a.data, first->data, first->bytes);
+    if ((rc = ev_body_init(c, 0, &b, err)))
+        return rc;
+    size_t w = nf_dtype_bytes(first->dtype);
+    int64_t n = rt_array_count(first);
+    if (b.block->n_args != 2 || b.block->n_results != 1 || b.out_width[0] != w)
+        rc = ev_fail(c, err, NF_EUNSUPPORTED, "the region does not combine two elements of the operand's type");
+    for (uint32_t i = 1; i < r->n && !rc; i++)
+        for (int64_t at = 0; at < n && !rc; at += EV_CHUNK) {
+            char *acc = (char *)(*ret)->a.data + (size_t)at * w;
+            const void *args[2] = {acc, (const char *)r->values[i * r->k + j]->a.data + (size_t)at * w};
+            void *res[1] = {acc};
+            rc = ev_body_call(&b, NF_MIN((int64_t)EV_CHUNK, n - at), args, res, err);
+        }
+    ev_body_done(&b);
+    return rc;
+}
+
+int hlo_e_all_reduce(struct ev_ctx *c, struct nf_error *err)
+{
+    struct alone a = {0};
+    struct rdv *r;
+    uint32_t me;
+    enum grouping how = c->op->id == HLO_OP_CROSS_REPLICA_SUM ? CROSS_REPLICA : by_channel(c);
+    int rc = gather_group(c, how, c->n_in, &a, &r, &me, err);
+    for (uint32_t j = 0; j < c->n_in && !rc; j++)
+        rc = r ? reduce_group(c, r, j, &c->out[j], err) : ev_out_shaped(c, j, c->in[j]->a.rank, c->in[j]->a.dims, err);
+    if (r)
+        leave(c, r);
+    leave_alone(c, &a);
+    return rc;
+}
+
+int hlo_e_reduce_scatter(struct ev_ctx *c, struct nf_error *err)
+{
+    struct alone a = {0};
+    struct rdv *r;
+    uint32_t me = 0;
+    int64_t d = hlo_op_i64(c->op, HLO_A_scatter_dimension, 0);
+    int rc = gather_group(c, by_channel(c), c->n_in, &a, &r, &me, err);
+    for (uint32_t j = 0; j < c->n_in && !rc; j++) {
+        struct ev_value *sum = NULL;
+        int64_t dims[RT_ARRAY_RANK_MAX], start[RT_ARRAY_RANK_MAX] = {0};
+        memcpy(dims, c->in[j]->a.dims, sizeof(dims));
+        if (!r || dims[d] % r->n) {
+            rc = ev_fail(c, err, NF_EGRAPH, "dimension %lld does not split over the group", (long long)d);
+            break;
+        }
+        dims[d] /= r->n;
+        start[d] = dims[d] * me;
+        rc = reduce_group(c, r, j, &sum, err);
+        rc = rc ? rc : ev_out_shaped(c, j, c->in[j]->a.rank, dims, err);
+        if (!rc)
+            ev_slice(&sum->a, start, NULL, &c->out[j]->a);
+        ev_unref(sum);
+    }
+    if (r)
+        leave(c, r);
+    leave_alone(c, &a);
+    return rc;
+}
+
+int hlo_e_all_to_all(struct ev_ctx *c, struct nf_error *err)
+{
+    struct alone a = {0};
+    struct rdv *r;
+    uint32_t me = 0;
+    int64_t split = hlo_op_i64(c->op, HLO_A_split_dimension, 0), concat = hlo_op_i64(c->op, HLO_A_concat_dimension, 0),
+            count = hlo_op_i64(c->op, HLO_A_split_count, 1);
+    int rc = gather_group(c, replica_or_partition(c), c->n_in, &a, &r, &me, err);
+    for (uint32_t j = 0; j < c->n_in && !rc; j++) {
+        int64_t dims[RT_ARRAY_RANK_MAX], start[RT_ARRAY_RANK_MAX] = {0}, put[RT_ARRAY_RANK_MAX] = {0};
+        memcpy(dims, c->in[j]->a.dims, sizeof(dims));
+        if (!r || (int64_t)r->n != count || dims[split] % count) {
+            rc = ev_fail(c, err, NF_EGRAPH, "split count %lld does not fit the group or dimension %lld", (long long)count, (long long)split);
+            break;
+        }
+        struct ev_value *part = NULL;
+        dims[split] /= count;
+        start[split] = dims[split] * me;
+        rc = ev_array_new(c->f->proc->run, c->in[j]->a.dtype, c->in[j]->a.rank, dims, &part, err);
+        int64_t piece = dims[concat];
+        dims[concat] *= count;
+        rc = rc ? rc : ev_out_shaped(c, j, c->in[j]->a.rank, dims, err);
+        for (uint32_t i = 0; i < r->n && !rc; i++) {
+            ev_slice(&r->values[i * r->k + j]->a, start, NULL, &part->a);
+            ev_update(&c->out[j]->a, put, &part->a);
+            put[concat] += piece;
+        }
+        ev_unref(part);
+    }
+    if (r)
+        leave(c, r);
+    leave_alone(c, &a);
+    return rc;
+}
+
+int hlo_e_collective_permute(struct ev_ctx *c, struct nf_error *err)
+{
+    const struct hlo_attr *pairs = hlo_op_attr(c->op, HLO_A_source_target_pairs);
+    struct alone a = {0};
+    enter_alone(c, &a);
+    unsigned replicas, partitions;
+    grid_size(c, &replicas, &partitions);
+    bool part = channel_of(c) > 0;
+    /* everybody of the row (column) meets: the simplest rule that needs no order */
+    uint32_t n = part ? partitions : replicas, *ids = nf_alloc_array(n, sizeof(*ids)), mine = part ? c->f->proc->partition : c->f->proc->replica;
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = part ? c->f->proc->replica * partitions + i : i * partitions + c->f->proc->partition;
+    struct rdv *r = NULL;
+    int rc = meet(c, channel_of(c), ids, n, c->in, 1, &r, err);
+    uint64_t count = 0;
+    if (!rc && pairs && pairs->kind == HLO_ATTR_DENSE && hlo_type_count(pairs->type, &count))
+        for (uint64_t i = 0; i + 1 < count && !rc; i += 2) {
+            int64_t from = hlo_attr_dense_int_at(pairs, i), to = hlo_attr_dense_int_at(pairs, i + 1);
+            if (from < 0 || from >= n || to < 0 || to >= n)
+                rc = ev_fail(c, err, NF_EGRAPH, "the grid does not have the pair [%lld, %lld]", (long long)from, (long long)to);
+            else if (to == mine && !c->out[0])
+                c->out[0] = ev_ref(r->values[from]);
+        }
+    if (!rc && !c->out[0])
+        rc = ev_out_shaped(c, 0, c->in[0]->a.rank, c->in[0]->a.dims, err);
+    if (r && r->arrived == r->n)
+        leave(c, r);
+    free(ids);
+    leave_alone(c, &a);
+    return rc;
+}
+
+/* Index in the group of the member that value j comes from or goes to. */
+static int root_of(struct ev_ctx *c, struct rdv *r, uint32_t data, uint32_t j, uint32_t *ret, struct nf_error *err)
+{
+    *ret = 0;
+    if (!hlo_op_bool(c->op, HLO_A_has_dynamic_root, false))
+        return NF_OK;
+    const struct rt_array *roots = &c->in[data]->a;
+    int64_t root = rt_array_count(roots) > j ? ev_int_at(roots->dtype, roots->data, j) : -1;
+    if (root < 0 || root >= r->n)
+        return ev_fail(c, err, NF_EGRAPH, "root %lld is not in the group of %u", (long long)root, r->n);
+    *ret = (uint32_t)root;
+    return NF_OK;
+}
+
+int hlo_e_collective_broadcast(struct ev_ctx *c, struct nf_error *err)
+{
+    struct alone a = {0};
+    struct rdv *r;
+    uint32_t me, root = 0, data = c->n_in - hlo_op_bool(c->op, HLO_A_has_dynamic_root, false);
+    int rc = gather_group(c, replica_or_partition(c), data, &a, &r, &me, err);
+    for (uint32_t j = 0; j < data && !rc && r; j++)
+        if (!(rc = root_of(c, r, data, j, &root, err)))
+            c->out[j] = ev_ref(r->values[root * r->k + j]);
+    rc = rc ? rc : all_zero(c, err);
+    if (r)
+        leave(c, r);
+    leave_alone(c, &a);
+    return rc;
+}
+
+int hlo_e_collective_reduce(struct ev_ctx *c, struct nf_error *err)
+{
+    struct alone a = {0};
+    struct rdv *r;
+    uint32_t me = 0, root = 0, data = c->n_in - hlo_op_bool(c->op, HLO_A_has_dynamic_root, false);
+    enum grouping how = hlo_op_bool(c->op, HLO_A_use_global_device_ids, false) ? by_channel(c) : replica_or_partition(c);
+    int rc = gather_group(c, how, data, &a, &r, &me, err);
+    for (uint32_t j = 0; j < data && !rc && r; j++)
+        if (!(rc = root_of(c, r, data, j, &root, err)) && root == me)
+            rc = reduce_group(c, r, j, &c->out[j], err);
+    rc = rc ? rc : all_zero(c, err);
+    if (r)
+        leave(c, r);
+    leave_alone(c, &a);
+    return rc;
+}
+
+/* ---- between two processes, and with the host ---- */
+
+/* Partner of this process among source_target_pairs; -1: none. Without pairs: -2. */
+static int64_t partner(struct ev_ctx *c, bool sending)
+{
+    const struct hlo_attr *p = hlo_op_attr(c->op, HLO_A_source_target_pairs);
+    uint64_t count = 0;
+    if (!p || p->kind != HLO_ATTR_DENSE || !hlo_type_count(p->type, &count) || !count)
+        return -2;
+    for (uint64_t i = 0; i + 1 < count; i += 2) {
+        int64_t from = hlo_attr_dense_int_at(p, i), to = hlo_attr_dense_int_at(p, i + 1);
+        if ((sending ? from : to) == c->f->proc->id)
+            return sending ? to : from;
+    }
+    return -1;
+}
+
+int hlo_e_send(struct ev_ctx *c, struct nf_error *err)
+{
+    struct ev_grid *g = c->f->proc->grid;
+    if (!g)
+        return ev_fail(c, err, NF_EUNSUPPORTED, "there is nobody to receive: the program runs alone");
+    int64_t to = partner(c, true), channel = channel_of(c);
+    c->out[0] = ev_token_new();
+    if (to == -1)
+        return NF_OK;
+    struct ev_value *tuple = ev_tuple_new(c->n_in ? c->n_in - 1 : 0, c->in);
+    pthread_mutex_lock(&g->lock);
+    struct receiver **at = &g->receivers;
+    while (*at && ((*at)->channel != channel || (*at)->got || (to >= 0 && (*at)->id != to)))
+        at = &(*at)->next;
+    if (*at) {
+        (*at)->got = tuple;
+        g->waiting--;
+        pthread_cond_broadcast(&g->moved);
+    } else {
+        struct mail *m = nf_alloc(sizeof(*m)), **end = &g->mail;
+        *m = (struct mail){.channel = channel, .to = to >= 0 ? to : -1, .tuple = tuple};
+        while (*end)
+            end = &(*end)->next;
+        *end = m;
+    }
+    pthread_mutex_unlock(&g->lock);
+    return NF_OK;
+}
+
+int hlo_e_recv(struct ev_ctx *c, struct nf_error *err)
+{
+    struct ev_grid *g = c->f->proc->grid;
+    uint32_t n = c->n_out - 1;
+    if (!g)
+        return ev_fail(c, err, NF_EUNSUPPORTED, "there is nobody to send: the program runs alone");
+    if (partner(c, false) == -1) {
+        int rc = NF_OK;
+        for (uint32_t i = 0; i < n && !rc; i++)
+            rc = ev_out_new(c, i, err);
+        c->out[n] = ev_token_new();
+        return rc;
+    }
+    struct receiver me = {.channel = channel_of(c), .id = c->f->proc->id};
+    int rc = NF_OK;
+    pthread_mutex_lock(&g->lock);
+    struct mail **at = &g->mail;
+    while (*at && ((*at)->channel != me.channel || ((*at)->to >= 0 && (*at)->to != me.id)))
+        at = &(*at)->next;
+    if (*at) {
+        struct mail *m = *at;
+        *at = m->next;
+        me.got = m->tuple;
+        free(m);
+    } else {
+        me.next = g->receivers;
+        g->receivers = &me;
+        if (stuck(c, g, err))
+            rc = NF_EGRAPH;
+        while (!me.got && !rc)
+            if ((rc = wait_a_moment(c, g, err)) && !me.got)
+                g->waiting--;
+        struct receiver **r = &g->receivers;
+        while (*r != &me)
+            r = &(*r)->next;
+        *r = me.next;
+        if (me.got)
+            rc = NF_OK;
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (rc)
+        return rc;
+    if (me.got->n != n) {
+        rc = ev_fail(c, err, NF_EGRAPH, "%u values were sent where %u are received", me.got->n, n);
+    } else {
+        for (uint32_t i = 0; i < n; i++)
+            c->out[i] = ev_ref(me.got->parts[i]);
+        c->out[n] = ev_token_new();
+    }
+    ev_unref(me.got);
+    return rc;
+}
+
+int hlo_e_infeed(struct ev_ctx *c, struct nf_error *err)
+{
+    struct ev_grid *g = c->f->proc->grid;
+    uint32_t n = c->n_out - 1;
+    struct ev_func *f = NULL;
+    if (g) {
+        pthread_mutex_lock(&g->lock);
+        f = g->next_infeed < g->n_infeed ? g->infeed[g->next_infeed++] : NULL;
+        pthread_mutex_unlock(&g->lock);
+    }
+    if (!f)
+        return ev_fail(c, err, NF_EUNSUPPORTED, "the queue of inputs is empty");
+    if (f->body->n_results != n)
+        return ev_fail(c, err, NF_EGRAPH, "the queue gives %u values where %u are taken", f->body->n_results, n);
+    int rc = ev_call(c->f->proc, f, NULL, c->out, err);
+    if (!rc)
+        c->out[n] = ev_token_new();
+    return rc;
+}
+
+int hlo_e_outfeed(struct ev_ctx *c, struct nf_error *err) { return hlo_e_token(c, err); }
+
+/* ---- sdy.manual_computation: the region once per device of the mesh ---- */
+
+struct mesh {
+    char name[16][64];
+    int64_t size[16], stride[16];
+    unsigned n;
+    int64_t devices;
+};
+
+static void skip_to(struct nf_str *s, char ch)
+{
+    while (s->len && s->data[0] != ch) {
+        s->data++;
+        s->len--;
+    }
+}
+
+/* <["x"=2, "y"=4]> as balanced text */
+static bool parse_mesh(struct nf_str s, struct mesh *m)
+{
+    *m = (struct mesh){.devices = 1};
+    const char *end = memchr(s.data, ']', s.len);
+    if (end)
+        s.len = (size_t)(end - s.data);
+    for (skip_to(&s, '"'); s.len; skip_to(&s, '"')) {
+        s.data++, s.len--;
+        struct nf_str name = {s.data, 0};
+        while (name.len < s.len && s.data[name.len] != '"')
+            name.len++;
+        if (m->n == 16 || name.len >= 64 || name.len + 2 > s.len)
+            return false;
+        s.data += name.len + 1;
+        s.len -= name.len + 1;
+        skip_to(&s, '=');
+        if (s.len < 2)
+            return false;
+        s.data++, s.len--;
+        int64_t v = 0;
+        while (s.len && (s.data[0] == ' ' || (s.data[0] >= '0' && s.data[0] <= '9'))) {
+            if (s.data[0] != ' ')
+                v = v * 10 + (s.data[0] - '0');
+            if (v > 1024)
+                return false;
+            s.data++, s.len--;
+        }
+        if (v < 1 || m->devices * v > 1024)
+            return false;
+        memcpy(m->name[m->n], name.data, name.len);
+        m->size[m->n++] = v;
+        m->devices *= v;
+    }
+    int64_t stride = 1;
+    for (unsigned i = m->n; i-- > 0; stride *= m->size[i])
+        m->stride[i] = stride;
+    return true;
+}
+
+/* One sharding: of each dimension, into how many pieces it is cut and which piece a device has. */
+struct cut {
+    int rank;
+    unsigned axes[RT_ARRAY_RANK_MAX][8], n_axes[RT_ARRAY_RANK_MAX];
+};
+
+/* The next <@mesh, [{"x", "y"}, {}, {?}] ...> of the list; false at anything else. */
+static bool parse_cut(struct nf_str *s, const struct mesh *m, struct cut *c)
+{
+    *c = (struct cut){0};
+    skip_to(s, '<');
+    if (!s->len)
+        return false;
+    skip_to(s, '[');
+    if (!s->len)
+        return false;
+    s->data++, s->len--;
+    while (s->len && s->data[0] != ']') {
+        char ch = s->data[0];
+        if (ch == '{') {
+            if (c->rank == RT_ARRAY_RANK_MAX)
+                return false;
+            c->rank++;
+        } else if (ch == '"') {
+            struct nf_str name = {s->data + 1, 0};
+            while (name.len + 1 < s->len && name.data[name.len] != '"')
+                name.len++;
+            unsigned a = 0;
+            while (a < m->n && !(strlen(m->name[a]) == name.len && memcmp(m->name[a], name.data, name.len) == 0))
+                a++;
+            if (a == m->n || !c->rank || c->n_axes[c->rank - 1] == 8)
+                return false;
+            c->axes[c->rank - 1][c->n_axes[c->rank - 1]++] = a;
+            s->data += name.len + 1;
+            s->len -= name.len + 1;
+        } else if (ch == ':' || ch == '(') {
+            return false; /* a part of an axis */
+        }
+        s->data++, s->len--;
+    }
+    if (!s->len)
+        return false;
+    skip_to(s, '>');
+    return true;
+}
+
+/* Start of the device's piece of an array whose pieces have these dimensions. */
+static void piece_start(const struct mesh *m, const struct cut *c, int64_t device, const int64_t *piece, int64_t *start)
+{
+    for (int d = 0; d < c->rank; d++) {
+        int64_t at = 0;
+        for (unsigned k = 0; k < c->n_axes[d]; k++) {
+            unsigned a = c->axes[d][k];
+            at = at * m->size[a] + device / m->stride[a] % m->size[a];
+        }
+        start[d] = at * piece[d];
+    }
+}
+
+static int64_t pieces(const struct mesh *m, const struct cut *c, int d)
+{
+    int64_t n = 1;
+    for (unsigned k = 0; k < c->n_axes[d]; k++)
+        n *= m->size[c->axes[d][k]];
+    return n;
+}
+
+/* The text of an attribute, printed or as it is. */
+static bool attr_text(const struct hlo_attr *a, struct nf_buf *out)
+{
+    if (!a)
+        return false;
+    hlo_attr_print(a, out);
+    return out->len && !out->failed;
+}
+
+int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
+{
+    const struct ev_block *b = c->inst->regions[0];
+    struct nf_buf in = NF_BUF_INIT, out = NF_BUF_INIT, mt = NF_BUF_INIT;
+    struct mesh m = {.devices = 1};
+    int rc = NF_OK;
+    struct cut *cuts = nf_alloc_array(c->n_in + c->n_out + 1, sizeof(*cuts));
+    if (c->f->proc->grid && c->f->proc->grid->partitions > 1)
+        rc = ev_fail(c, err, NF_EUNSUPPORTED, "runs inside a grid of several partitions");
+    if (!rc && (!b || b->n_args != c->n_in || b->n_results != c->n_out))
+        rc = ev_fail(c, err, NF_EGRAPH, "the region does not fit operands and results");
+    bool ok = !rc && (attr_text(hlo_op_attr(c->op, HLO_A_in_shardings), &in) || !c->n_in) && (attr_text(hlo_op_attr(c->op, HLO_A_out_shardings), &out) || !c->n_out);
+    if (ok) { /* the mesh: by the first name in the shardings */
+        struct nf_str s = c->n_in ? nf_buf_str(&in) : nf_buf_str(&out), name;
+        skip_to(&s, '@');
+        name = nf_str_n(s.data, 0);
+        if (s.len) {
+            name.data++;
+            bool quoted = s.len > 1 && s.data[1] == '"';
+            name.data += quoted;
+            while (name.data + name.len < s.data + s.len && !strchr(quoted ? "\"" : ", >]", name.data[name.len]))
+                name.len++;
+        }
+        const struct hlo_op *mesh = NULL;
+        HLO_FOR_OPS(op, hlo_module_block(c->f->proc->run->eval->module))
+            if (op->id == HLO_OP_SDY_MESH && nf_str_eq(hlo_op_string(op, HLO_A_sym_name), name))
+                mesh = op;
+        ok = mesh && attr_text(hlo_op_attr(mesh, HLO_A_mesh), &mt) && parse_mesh(nf_buf_str(&mt), &m);
+    }
+    struct nf_str si = nf_buf_str(&in), so = nf_buf_str(&out);
+    for (uint32_t i = 0; i < c->n_in && ok; i++)
+        ok = parse_cut(&si, &m, &cuts[i]) && cuts[i].rank == c->in[i]->a.rank && c->in[i]->kind == EV_ARRAY;
+    for (uint32_t i = 0; i < c->n_out && ok; i++)
+        ok = parse_cut(&so, &m, &cuts[c->n_in + i]);
+    if (!rc && !ok)
+        rc = ev_fail(c, err, NF_EUNSUPPORTED, "its mesh and shardings cannot be evaluated");
+    unsigned n = (unsigned)m.devices;
+    struct worker *w = nf_alloc_array(n, sizeof(*w));
+    struct ev_value **args = nf_alloc_array((size_t)n * c->n_in + 1, sizeof(*args)), **rets = nf_alloc_array((size_t)n * c->n_out + 1, sizeof(*rets));
+    for (unsigned d = 0; d < n && !rc; d++)
+        for (uint32_t i = 0; i < c->n_in && !rc; i++) {
+            int64_t dims[RT_ARRAY_RANK_MAX], start[RT_ARRAY_RANK_MAX] = {0};
+            for (int k = 0; k < cuts[i].rank && !rc; k++) {
+                int64_t p = pieces(&m, &cuts[i], k);
+                dims[k] = c->in[i]->a.dims[k] / p;
+                if (dims[k] * p != c->in[i]->a.dims[k])
+                    rc = ev_fail(c, err, NF_EUNSUPPORTED, "dimension %d of operand %u does not divide by %lld", k, i, (long long)p);
+            }
+            rc = rc ? rc : ev_array_new(c->f->proc->run, c->in[i]->a.dtype, c->in[i]->a.rank, dims, &args[d * c->n_in + i], err);
+            if (!rc) {
+                piece_start(&m, &cuts[i], d, dims, start);
+                ev_slice(&c->in[i]->a, start, NULL, &args[d * c->n_in + i]->a);
+            }
+        }
+    if (rc) {
+        for (size_t i = 0; i < (size_t)n * c->n_in; i++)
+            ev_unref(args[i]);
+    } else {
+        for (unsigned d = 0; d < n; d++) {
+            w[d].block = b;
+            w[d].outer = c->f;
+            w[d].args = args + d * c->n_in;
+            w[d].rets = rets + d * c->n_out;
+        }
+        rc = run_workers(c->f->proc->run, 1, n, w, NULL, 0, c->f->proc->depth, err);
+        for (uint32_t i = 0; i < c->n_out && !rc; i++) {
+            const struct rt_array *p = &rets[i]->a;
+            const struct cut *k = &cuts[c->n_in + i];
+            int64_t dims[RT_ARRAY_RANK_MAX], start[RT_ARRAY_RANK_MAX] = {0};
+            if (rets[i]->kind != EV_ARRAY || k->rank != p->rank) {
+                rc = ev_fail(c, err, NF_EUNSUPPORTED, "result %u is not an array of its sharding's rank", i);
+                break;
+            }
+            for (int q = 0; q < p->rank; q++)
+                dims[q] = p->dims[q] * pieces(&m, k, q);
+            rc = ev_out_shaped(c, i, p->rank, dims, err);
+            for (unsigned d = n; d-- > 0 && !rc;) { /* device 0 last: its copy of what is replicated is the result */
+                piece_start(&m, k, d, p->dims, start);
+                ev_update(&c->out[i]->a, start, &rets[d * c->n_out + i]->a);
+            }
+        }
+        drop_results(w, n);
+    }
+    free(w);
+    free(args);
+    free(rets);
+    free(cuts);
+    nf_buf_done(&in);
+    nf_buf_done(&out);
+    nf_buf_done(&mt);
+    return rc;
+}
