@@ -47,7 +47,8 @@ uid_t cl_client_daemon_uid(neffd_client *client);
 enum cl_action { CL_COMPILE = 1, CL_LOOKUP = 2, CL_EXPLAIN = 3 }; /* values of neffd.v1.Action */
 
 struct cl_answer {
-    Neffd__V1__Done *done;         /* unpacked by protobuf-c; for a hit without an RPC put together here */
+    bool brief;                    /* in: a hit without an RPC needs no `done` (which costs reading the entry's metadata) */
+    Neffd__V1__Done *done;         /* unpacked by protobuf-c; for a hit without an RPC put together here, or NULL if brief */
     Neffd__V1__Error *failed;      /* of a `failed` event, else NULL */
     neffd_artifact *artifact;      /* NULL on a miss */
     bool asked_daemon;
@@ -86,7 +87,7 @@ struct neffd_artifact {
     char *path;
     struct nf_digest sha256;
     int outcome;
-    char target[64];
+    char target[64];               /* "": not known yet */
 };
 
 /* Takes the hit. */

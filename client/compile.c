@@ -30,12 +30,12 @@ void cl_answer_done(struct cl_answer *answer)
 
 /* ------------------------------------------------------------------------------------------------------- without an RPC */
 
-static int take_hit(struct cache_hit *hit, const struct nf_digest *front_key, int outcome, int64_t begin_ns, struct cl_answer *answer)
+static void take_hit(struct cache_hit *hit, const struct nf_digest *front_key, int outcome, int64_t begin_ns, struct cl_answer *answer)
 {
-    answer->done = cl_done_of_hit(hit, front_key, outcome, (uint64_t)(nf_now_ns() - begin_ns) / 1000);
+    uint64_t us = (uint64_t)(nf_now_ns() - begin_ns) / 1000;
     answer->artifact = cl_artifact_of_hit(hit, outcome);
-    (void)nf_format(answer->artifact->target, sizeof(answer->artifact->target), "%s", answer->done->artifact->target);
-    return NF_OK;
+    if (!answer->brief)
+        answer->done = cl_done_of_hit(hit, front_key, outcome, us);
 }
 
 /* No daemon: the alias may still lead to the mount. */
@@ -267,7 +267,7 @@ static void no_daemon_hint(neffd_client *client, struct nf_error *err)
 
 int cl_ask(neffd_client *client, const neffd_request *request, enum cl_action action, struct cl_answer *ret_answer, struct nf_error *err)
 {
-    struct cl_answer answer = {0};
+    struct cl_answer answer = {.brief = ret_answer->brief};
     struct nf_digest front_key;
     struct cache_hit *hit = NULL;
     struct nf_error why = {0};
@@ -305,6 +305,9 @@ int cl_ask(neffd_client *client, const neffd_request *request, enum cl_action ac
     if (r == NF_ENODAEMON && client->offline) {
         r = nf_fail(err, NF_ENOTFOUND, "the graph is not in this host's cache (%s)%s%s", client->local_dir, keyed < 0 ? ": " : "", keyed < 0 ? why.message : "");
         nf_error_hint(err, "the client was opened offline; a daemon looks further, and compiles");
+    } else if (r == NF_ENODAEMON && client->cache_only) {
+        r = nf_fail(err, NF_ENOTFOUND, "the graph is not in this host's cache, and no daemon answers at %s to look further", client->socket);
+        nf_error_hint(err, "compiling is forbidden (--cache-only, NEFFD_CACHE_ONLY=1)");
     } else if (r == NF_ENODAEMON) {
         no_daemon_hint(client, err);
     } else if (r >= 0) {
@@ -331,9 +334,9 @@ static int miss(const struct cl_answer *answer, struct nf_error *err)
 static int ask_artifact(neffd_client *client, const neffd_request *request, enum cl_action action, neffd_artifact **ret_artifact, neffd_error *out)
 {
     struct nf_error err = {0};
-    struct cl_answer answer = {0};
+    struct cl_answer answer = {.brief = true};
     int r = client && ret_artifact ? cl_ask(client, request, action, &answer, &err) : nf_fail(&err, NF_EINVAL, "no client was given");
-    if (r >= 0 && answer.done->outcome == NEFFD__V1__OUTCOME__OUTCOME_MISS) {
+    if (r >= 0 && answer.done && answer.done->outcome == NEFFD__V1__OUTCOME__OUTCOME_MISS) {
         r = miss(&answer, &err);
         if (action == CL_COMPILE)
             nf_error_hint(&err, "NEFFD_CACHE_ONLY=1 forbids to compile");

@@ -10,6 +10,7 @@
 #include <netinet/tcp.h>
 #include <nghttp2/nghttp2.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -232,13 +233,50 @@ int cl_channel_new(const char *address, struct cl_channel **ret_channel, struct 
     return NF_OK;
 }
 
+/* A forked child must not keep its parent's connections open: the daemon would see a waiter that left only when the child ends.
+ * So every descriptor is noted here (number + 1; 0: free), and closed in the child before it runs. */
+static _Atomic int open_fds[256];
+static pthread_once_t at_fork_once = PTHREAD_ONCE_INIT;
+
+static void close_in_child(void)
+{
+    for (size_t i = 0; i < NF_ARRAY_LEN(open_fds); i++) {
+        int fd = atomic_exchange(&open_fds[i], 0) - 1;
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
+static void register_at_fork(void) { (void)pthread_atfork(NULL, NULL, close_in_child); }
+
+static void note_fd(int fd)
+{
+    (void)pthread_once(&at_fork_once, register_at_fork);
+    for (size_t i = 0; i < NF_ARRAY_LEN(open_fds); i++) {
+        int none = 0;
+        if (atomic_compare_exchange_strong(&open_fds[i], &none, fd + 1))
+            return;
+    }
+}
+
+static void forget_fd(int fd)
+{
+    for (size_t i = 0; i < NF_ARRAY_LEN(open_fds); i++) {
+        int mine = fd + 1;
+        if (atomic_compare_exchange_strong(&open_fds[i], &mine, 0))
+            return;
+    }
+}
+
 static void conn_free(struct conn *conn)
 {
     if (!conn)
         return;
     nghttp2_session_del(conn->session);
-    if (conn->fd >= 0)
+    if (conn->fd >= 0 && conn->pid == getpid()) { /* a child's copy has been closed at the fork, its number may be somebody else's */
+        forget_fd(conn->fd);
         close(conn->fd);
+    }
     free(conn);
 }
 
@@ -566,6 +604,7 @@ static int conn_new(struct cl_channel *channel, int64_t deadline_ns, struct conn
     struct conn *conn = nf_alloc(sizeof(*conn));
     conn->fd = fd;
     conn->pid = getpid();
+    note_fd(fd);
     conn->heard_ns = nf_now_ns();
 
     nghttp2_session_callbacks *cbs = NULL;
@@ -877,7 +916,7 @@ void cl_call_free(struct cl_call *call)
         return;
     struct conn *conn = call->conn;
     if (conn && conn->pid != getpid()) {
-        /* A forked child clears up: the stream is the parent's, so only this copy of the descriptor goes. */
+        /* A forked child clears up: the stream is the parent's, and its descriptor is closed here already. */
         conn->call = NULL;
         conn_free(conn);
     } else if (conn && call->stream != 0 && !call->gone) {

@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "runtime/device.h"
+#include "runtime/neff.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -96,10 +97,14 @@ static neffd_tensor_desc *describe(const struct rt_tensor *tensors, size_t count
 }
 
 /* The artifact's own target, where the loader is not told another device. */
-static void default_device(const neffd_artifact *artifact, char out[32])
+static void default_device(neffd_artifact *artifact, struct nf_str bytes, char out[32])
 {
-    struct nf_str target = nf_str_c(artifact->target);
-    if (rt_target_is_neuron(target))
+    struct neff *neff;
+    if (!artifact->target[0] && neff_open(bytes, &neff, NULL) == NF_OK) {
+        (void)nf_format(artifact->target, sizeof(artifact->target), "%s", neff_target(neff));
+        neff_close(neff);
+    }
+    if (rt_target_is_neuron(nf_str_c(artifact->target)))
         (void)nf_format(out, 32, "neuron:0");
     else
         (void)nf_format(out, 32, "cpu");
@@ -130,7 +135,7 @@ static int program_load(neffd_client *client, neffd_artifact *artifact, const ne
         nf_fail(err, r, "%s", mapped.message);
         return r;
     }
-    default_device(artifact, device_name);
+    default_device(artifact, nf_str_n(data, artifact->bytes), device_name);
     if (options->device && options->device[0] && !nf_format(device_name, sizeof(device_name), "%s", options->device))
         return nf_fail(err, NF_EINVAL, "the device name %s is too long", options->device);
 

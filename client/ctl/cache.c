@@ -286,6 +286,8 @@ int ctl_cmd_cache_gc(struct ctl *c)
     struct nf_error err = {0};
     if (ctl_value_size(c, "to", &request.target_bytes, &err) < 0)
         return ctl_fail(c, &err, NULL);
+    if (ctl_value(c, "to") && request.target_bytes == 0)
+        request.target_bytes = 1; /* 0 on the wire is "not given" */
     request.dry_run = ctl_flag(c, "dry-run");
     int rc = progress_command(c, RPC_COLLECT_GARBAGE, &request.base, &last);
     if (rc == CTL_OK && !c->json && !c->quiet) {

@@ -189,6 +189,8 @@ int ctl_fail(struct ctl *c, const struct nf_error *err, const Neffd__V1__Error *
     fprintf(stderr, "%s%s\n", ctl_clean(err->message[0] ? err->message : nf_status_text(err->code)), err->from_cache ? " (a remembered failure)" : "");
     if (err->hint[0])
         fprintf(stderr, "hint: %s\n", ctl_clean(err->hint));
+    else if (err->code == NF_EUSAGE && c->command)
+        fprintf(stderr, "hint: neffctl %s --help says more\n", c->command->words);
     return nf_status_exit(err->code);
 }
 
