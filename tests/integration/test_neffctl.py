@@ -1,0 +1,464 @@
+#!/usr/bin/env python3
+# tests/run: timeout=600
+"""neffctl: every command's text, JSON and exit code, with and without a daemon."""
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from support import *  # noqa: E402,F403
+
+DONE = {"outcome", "front_key", "canonical_key", "artifact", "stages", "times", "explanation", "intermediates", "provenance"}
+ARTIFACT = {"kind", "path", "sha256", "size", "target", "compiler", "owner_uid"}
+ERROR = {"code", "class", "message", "location", "hint", "retryable", "retry_after_ms", "from_cache", "exit_code", "log_tail", "stage", "canonical_key"}
+COUNTERS = {"requests", "compiles", "joined", "hits_local", "hits_shared", "misses", "failures_user", "failures_transient", "failures_environment",
+            "failures_internal", "failures_from_cache", "retries", "worker_crashes", "lock_timeouts", "quarantined", "evicted", "canonical_hits", "compile_us",
+            "compile_us_saved", "front_hits", "lowerings", "merged"}
+KEY = re.compile(r"^[0-9a-f]{64}$")
+
+
+class WithoutADaemon(unittest.TestCase):
+    def setUp(self):
+        self.place = Place()
+        self.addCleanup(self.place.remove)
+        self.file = self.place.write("m.mlir", GRAPH)
+
+    def fails(self, code, name, *args, **more):
+        text = self.place.ctl(*args, **more)
+        self.assertEqual(text.code, code, text)
+        self.assertEqual(text.out, "", text)
+        self.assertRegex(text.err, r"^neffctl: .+: .+", text)
+        result = self.place.ctl(*args, "--json", **more)
+        self.assertEqual(result.code, code, result)
+        self.assertEqual(set(result.json), {"error"}, result)
+        self.assertEqual(set(result.json["error"]), ERROR)
+        self.assertEqual(result.json["error"]["code"], name, result)
+        return text, result.json["error"]
+
+    def test_help_and_version(self):
+        self.assertEqual(self.place.ctl("--version").out, "neffctl 0.1.0\n")
+        everything = self.place.ctl("--help")
+        self.assertEqual(everything.code, 0)
+        commands = re.findall(r"^  ((?:cache |bundle |warm |neff )?[a-z-]+)", everything.out.split("options of every")[0], re.M)
+        for name in ("compile", "lookup", "explain", "run", "jobs", "cancel", "status", "stats", "config", "ping", "drain", "doctor", "cache ls", "cache show",
+                     "cache verify", "cache gc", "cache rm", "completion"):
+            self.assertIn(name, commands)
+        for command in commands:
+            result = self.place.ctl(*command.split(), "--help")
+            self.assertEqual(result.code, 0, result)
+            self.assertTrue(result.out.startswith(f"usage: neffctl {command}"), result)
+            self.assertIn("--json", result.out)
+            self.assertEqual(result.err, "")
+        self.assertEqual(self.place.ctl("help", "cache", "ls").out, self.place.ctl("cache", "ls", "--help").out)
+        self.assertIn("cache verify", self.place.ctl("cache", "--help").out)
+
+    def test_usage(self):
+        for args, words in [([], "no command"), (["frobnicate"], "unknown command"), (["complie", "x"], "did you mean compile"), (["compile"], "missing"),
+                            (["compile", "a", "b"], "too many"), (["compile", "--taget=cpu", "x"], "did you mean --target"), (["cache"], "needs a command"),
+                            (["compile", self.file, "-O", "nothing"], "NAME=VALUE"), (["compile", self.file, "--timeout", "soon"], "--timeout"),
+                            (["compile", self.file, "--timeout"], "needs a value"), (["compile", self.file, "--stop-after", "lunch"], "import"),
+                            (["cancel", "x"], "job"), (["cache", "show", "abc"], "64 hex"), (["cache", "rm"], "--failures"), (["cache", "gc", "--to", "big"], "size"),
+                            (["completion", "tcsh"], "bash"), (["run", self.file, "--random", "1", "--inputs", "x"], "exclude"),
+                            (["compile", self.file, "--json=1"], "takes no value"), (["-x", "status"], "unknown option")]:
+            result = self.place.ctl(*args)
+            self.assertEqual(result.code, 2, result)
+            self.assertIn(words, result.err)
+            self.assertIn("hint: ", result.err)
+        result = self.place.ctl("compile", "--json")
+        self.assertEqual((result.code, result.json["error"]["code"], result.err), (2, "usage", ""))
+
+    def test_a_missing_daemon(self):
+        for args in (["status"], ["stats"], ["config"], ["ping"], ["drain"], ["jobs"], ["cancel", 1], ["cache", "ls"], ["cache", "verify"], ["cache", "gc"],
+                     ["cache", "rm", "a" * 64], ["compile", self.file], ["explain", self.file], ["run", self.file]):
+            text, _ = self.fails(4, "no_daemon", *args)
+            self.assertIn("hint: start one", text.err)
+            self.assertIn(self.place.socket, text.err)
+        begin = time.monotonic()
+        self.fails(4, "no_daemon", "ping", "--wait", "0.3")
+        self.assertGreater(time.monotonic() - begin, 0.55)
+
+    def test_files_that_are_not_there(self):
+        self.fails(1, "invalid_argument", "compile", "/nonexistent.mlir")
+        self.fails(1, "invalid_argument", "compile", self.place.dir)
+        self.fails(1, "invalid_graph", "compile", self.place.write("empty.mlir", ""))
+        self.fails(1, "invalid_argument", "run", "/nonexistent.neff")
+
+    def test_a_miss_by_key_needs_no_daemon(self):
+        result = self.place.ctl("lookup", "ab" * 32)
+        self.assertEqual(result.code, 3, result)
+        result = self.place.ctl("lookup", "ab" * 32, "--json")
+        self.assertEqual((result.code, result.json["outcome"], result.json["artifact"]), (3, "miss", None))
+        self.fails(3, "not_found", "cache", "show", "ab" * 32)
+
+    def test_cache_only_never_starts_anything(self):
+        for args, env in ((["--cache-only"], {}), ([], {"NEFFD_CACHE_ONLY": "1"})):
+            _, error = self.fails(3, "not_found", "compile", self.file, "--start", *args, env=env)
+            self.assertFalse(os.path.exists(self.place.socket_path))
+
+    def test_doctor(self):
+        result = self.place.ctl("doctor", "--json")
+        self.assertEqual(result.code, 1, result)
+        self.assertFalse(result.json["ok"])
+        checks = {c["name"]: c for c in result.json["checks"]}
+        for check in result.json["checks"]:
+            self.assertEqual(set(check), {"name", "path", "ok", "detail", "fix"})
+            self.assertEqual(check["fix"] != "", not check["ok"], check)
+        self.assertFalse(checks["daemon"]["ok"])
+        for name in ("local", "local writable", "local file system", "local space", "shared", "shared writable", "clock", "compiler", "socket"):
+            self.assertTrue(checks[name]["ok"], checks[name])
+        self.assertEqual(checks["local"]["path"], self.place.local)
+        os.makedirs(self.place.local)
+        os.chmod(self.place.local, 0o777)
+        checks = {c["name"]: c for c in self.place.ctl("doctor", "--json").json["checks"]}
+        self.assertFalse(checks["local mode"]["ok"])
+        self.assertEqual([n for n in os.listdir(self.place.local)], [], "the probe leaves nothing")
+        self.place.write("shared", "a file")
+        checks = {c["name"]: c for c in self.place.ctl("doctor", "--json").json["checks"]}
+        self.assertFalse(checks["shared"]["ok"])
+        checks = {c["name"]: c for c in self.place.ctl("doctor", "--json", env={"NEFFD_NEURONX_CC": "/nonexistent/cc"}).json["checks"]}
+        self.assertFalse(checks["compiler"]["ok"])
+        text = self.place.ctl("doctor")
+        self.assertEqual(text.code, 1)
+        self.assertRegex(text.out, r"FAIL daemon .*\n +fix: ")
+
+    def test_completion(self):
+        script = self.place.ctl("completion", "bash").out
+        path = self.place.write("c.bash", script)
+        for line, want in (("neffctl co", {"compile", "config", "completion"}), ("neffctl cache ", {"ls", "show", "verify", "gc", "rm"}),
+                           ("neffctl compile --targ", {"--target"}), ("neffctl compile --target t", {"trn1", "trn1n", "trn2", "trn3"}),
+                           ("neffctl cache verify --rep", {"--repair"}), ("neffctl completion z", {"zsh"}), ("neffctl --json sta", {"status", "stats"})):
+            words = line.split(" ")
+            probe = f"source {path}; COMP_WORDS=({' '.join(repr(w) for w in words)}); COMP_CWORD={len(words) - 1}; _neffctl; echo ${{COMPREPLY[@]}}"
+            got = subprocess.run(["bash", "-c", probe], stdout=subprocess.PIPE, text=True, env=self.place.env, check=True).stdout.split()
+            self.assertTrue(want <= set(got), (line, got))
+            self.assertTrue(all(g.startswith(words[-1]) for g in got), (line, got))
+        for shell in ("zsh", "fish"):
+            script = self.place.ctl("completion", shell).out
+            for word in ("compile", "target", "verify", "repair"):
+                self.assertIn(word, script)
+
+    def test_starting_a_daemon(self):
+        result = self.place.ctl("compile", self.file, "--start", "--json", env={"SECRET_OF_THE_JOB": "1", "NEURON_CC_FLAGS": "--x"})
+        self.assertEqual(result.code, 0, result)
+        pid = self.place.ctl("status", "--json").json["pid"]
+        with open(f"/proc/{pid}/environ") as f:
+            env = f.read()
+        self.assertNotIn("SECRET_OF_THE_JOB", env)
+        self.assertNotIn("NEURON_CC_FLAGS", env)
+        with open(f"/proc/{pid}/stat") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        self.assertEqual(int(fields[3]), os.getsid(pid))
+        self.assertNotEqual(os.getsid(pid), os.getsid(0))
+        self.assertEqual(os.readlink(f"/proc/{pid}/cwd"), "/")
+        with open(f"/proc/{pid}/status") as f:
+            self.assertIn("Umask:\t0022", f.read())
+        self.place.stop_started()
+        # And the hit needs none.
+        again = self.place.ctl("compile", self.file, "--json")
+        self.assertEqual((again.code, again.json["outcome"]), (0, "hit_local"), again)
+        self.assertEqual(again.json["artifact"]["sha256"], result.json["artifact"]["sha256"])
+
+    def test_sixteen_start_one(self):
+        clients = [self.place.popen("compile", self.file, "--start", "--json") for _ in range(16)]
+        outs = [c.communicate(timeout=60 * SLOW) for c in clients]
+        for c, (out, err) in zip(clients, outs):
+            self.assertEqual(c.returncode, 0, err)
+        self.assertEqual(len({json.loads(out)["artifact"]["sha256"] for out, _ in outs}), 1)
+        daemons = [p for p in os.listdir("/proc") if p.isdigit() and self.is_daemon(p)]
+        self.assertEqual(len(daemons), 1, daemons)
+        self.assertEqual(self.place.ctl("stats", "--json").json["since_start"]["compiles"], 1)
+
+    def is_daemon(self, pid):
+        try:
+            with open(f"/proc/{pid}/cmdline") as f:
+                argv = f.read().split("\0")
+        except OSError:
+            return False
+        return os.path.basename(argv[0]) == "neffd" and f"--socket={self.place.socket}" in argv and "--worker" not in argv
+
+
+class WithADaemon(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = Place()
+        cls.place.start()
+        cls.file = cls.place.write("m.mlir", GRAPH)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.place.remove()
+
+    def ok(self, *args, **more):
+        result = self.place.ctl(*args, **more)
+        self.assertEqual(result.code, 0, result)
+        return result
+
+    def test_compile_lookup_hit(self):
+        file = self.place.write("a.mlir", graph(3))
+        miss = self.place.ctl("lookup", file, "--json")
+        self.assertEqual((miss.code, miss.json["outcome"], miss.json["artifact"]), (3, "miss", None), miss)
+        done = self.ok("compile", file, "--json").json
+        self.assertEqual(set(done), DONE)
+        self.assertEqual(set(done["artifact"]), ARTIFACT)
+        self.assertEqual(done["outcome"], "compiled")
+        self.assertRegex(done["canonical_key"], KEY)
+        self.assertRegex(done["artifact"]["sha256"], KEY)
+        self.assertEqual(done["artifact"]["target"], "cpu")
+        self.assertEqual(done["artifact"]["owner_uid"], os.geteuid())
+        self.assertGreaterEqual(os.stat(done["artifact"]["path"]).st_size, done["artifact"]["size"])
+        self.assertGreater(done["times"]["total_us"], 0)
+        hit = self.ok("compile", file, "--json").json
+        self.assertEqual(set(hit), DONE)
+        self.assertEqual(hit["outcome"], "hit_local")
+        for field in ("canonical_key", "front_key"):
+            self.assertEqual(hit[field], done[field])
+        self.assertEqual(hit["artifact"], {**done["artifact"], "path": hit["artifact"]["path"]})
+        found = self.ok("lookup", done["canonical_key"], "--json").json
+        self.assertEqual(found["artifact"]["sha256"], done["artifact"]["sha256"])
+        self.assertEqual(self.ok("lookup", file, "--json").json["outcome"], "hit_local")
+        text = self.ok("compile", file)
+        self.assertTrue(text.out.startswith("hit local in "), text)
+        self.assertIn(done["canonical_key"], text.out)
+        self.assertEqual(text.err, "")
+
+    def test_a_twin_is_found_by_its_canonical_key(self):
+        one = self.ok("compile", self.place.write("b.mlir", GRAPH), "--json").json
+        twin = self.place.write("twin.mlir", TWIN)
+        self.assertEqual(self.ok("lookup", twin, "--json").json["canonical_key"], one["canonical_key"])
+        two = self.ok("compile", twin, "--json").json
+        self.assertEqual(two["canonical_key"], one["canonical_key"])
+        self.assertNotEqual(two["outcome"], "compiled")
+
+    def test_stdin_and_output(self):
+        path = os.path.join(self.place.dir, "out.neff")
+        done = self.ok("compile", "-", "--json", "--output", path, input=graph(4)).json
+        self.assertEqual(os.stat(path).st_size, done["artifact"]["size"])
+        import hashlib
+        with open(path, "rb") as f:
+            self.assertEqual(hashlib.sha256(f.read()).hexdigest(), done["artifact"]["sha256"])
+
+    def test_explain(self):
+        self.ok("compile", self.place.write("c.mlir", GRAPH), "--name", "narrow")
+        wider = self.place.write("wider.mlir", WIDER)
+        result = self.place.ctl("explain", wider, "--json")
+        self.assertEqual(result.code, 0, result)
+        explanation = result.json["explanation"]
+        self.assertTrue(explanation["found"])
+        names = {(d["component"], d["name"]) for d in explanation["differences"]}
+        self.assertTrue({("input", "input 0"), ("input", "input 1"), ("output", "output 0")} >= names and names, explanation)
+        self.assertIn("input 0", self.place.ctl("explain", wider).out)
+        # compile says it in one line, unasked
+        said = self.ok("compile", wider)
+        lines = [line for line in said.err.splitlines() if line.startswith("miss: ")]
+        self.assertEqual(len(lines), 1, said)
+        self.assertIn("input 0", lines[0])
+        only = self.place.ctl("compile", self.place.write("w2.mlir", GRAPH.replace("4xf32", "16xf32")), "--cache-only")
+        self.assertEqual(only.code, 3, only)
+        self.assertIn("input 0", only.err)
+
+    def test_options_enter_the_key(self):
+        one = self.ok("compile", self.file, "--json", "-O", "optlevel=1").json
+        two = self.ok("compile", self.file, "--json", "-O", "optlevel=2").json
+        self.assertNotEqual(one["canonical_key"], two["canonical_key"])
+        last = self.ok("compile", self.file, "--json", "-Ooptlevel=2", "--option=optlevel=1").json
+        self.assertEqual(last["canonical_key"], one["canonical_key"])
+
+    def test_wrong_graphs(self):
+        for text in ("this is no graph", GRAPH.replace("multiply", "multiplicate"), GRAPH[:120]):
+            file = self.place.write("wrong.mlir", text)
+            result = self.place.ctl("compile", file, "--json")
+            self.assertEqual(result.code, 1, result)
+            error = result.json["error"]
+            self.assertEqual((error["class"], error["retryable"]), ("user", False), error)
+            plain = self.place.ctl("compile", file)
+            self.assertEqual(plain.code, 1)
+            self.assertRegex(plain.err, r"(?m)^neffctl: compile: .+")
+
+    def test_run(self):
+        inputs, expected, out = (os.path.join(self.place.dir, "model", d) for d in ("inputs", "expected", "out"))
+        write_npy(os.path.join(inputs, "00.npy"), "<f4", (4,), [1, 2, 3, 4])
+        write_npy(os.path.join(inputs, "01.npy"), "<f4", (4,), [10, 20, 30, 40])
+        write_npy(os.path.join(expected, "00.npy"), "<f4", (4,), [20, 60, 120, 200])
+        args = ["run", self.file, "--inputs", inputs, "--expected", expected]
+        result = self.ok(*args, "--json", "--output", out, "--repeat", 5)
+        j = result.json
+        self.assertEqual(set(j), {"outcome", "device", "outputs", "times", "peak_bytes"})
+        self.assertEqual(set(j["times"]), {"compile_us", "load_us", "first_us", "median_us", "min_us"})
+        self.assertEqual(j["outputs"], [{"dtype": "f32", "shape": [4], "max_abs_err": 0, "max_rel_err": 0, "mismatched": 0, "matches": True}])
+        self.assertGreater(j["peak_bytes"], 0)
+        self.assertEqual(read_npy(os.path.join(out, "00.npy")), ("<f4", (4,), [20, 60, 120, 200]))
+        self.assertEqual(self.ok(*args, "--json").json["times"]["compile_us"], 0)
+        # one wrong element: exit 1, named
+        write_npy(os.path.join(expected, "00.npy"), "<f4", (4,), [20, 60, 121, 200])
+        wrong = self.place.ctl(*args, "--json")
+        self.assertEqual((wrong.code, wrong.json["outputs"][0]["mismatched"], wrong.json["outputs"][0]["matches"]), (1, 1, False), wrong)
+        text = self.place.ctl(*args)
+        self.assertEqual(text.code, 1)
+        self.assertIn("result 0", text.err)
+        self.assertIn("[2]", text.err)
+        self.assertEqual(self.place.ctl(*args, "--atol", 2).code, 0)
+        with open(os.path.join(self.place.dir, "model", "manifest.json"), "w") as f:
+            json.dump({"outputs": [{"name": "loss", "rtol": 0, "atol": 1.5}]}, f)
+        self.assertEqual(self.ok(*args).out.count("loss"), 1)
+        self.assertEqual(self.place.ctl(*args, "--atol", 0.5).code, 1)
+        # an artifact file, random arguments, arguments that do not fit
+        path = os.path.join(self.place.dir, "r.neff")
+        self.ok("compile", self.file, "--output", path)
+        self.assertEqual(self.ok("run", path, "--inputs", inputs, "--expected", expected, "--json").json["outputs"][0]["matches"], True)
+        self.ok("run", path, "--random", 7)
+        self.assertEqual(self.place.ctl("run", path).code, 2)
+        write_npy(os.path.join(inputs, "01.npy"), "<f4", (5,), [1, 2, 3, 4, 5])
+        bad = self.place.ctl("run", path, "--inputs", inputs)
+        self.assertEqual(bad.code, 1, bad)
+        self.assertIn("argument 1", bad.err)
+
+    def test_status_stats_config(self):
+        status = self.ok("status", "--json").json
+        self.assertEqual(set(status), {"version", "pid", "uptime_us", "rss_bytes", "draining", "jobs_queued", "jobs_running", "waiters", "workers", "counters",
+                                       "counters_lifetime", "cache", "default_target", "targets", "api_version", "features"})
+        self.assertEqual(status["pid"], self.place.process.pid)
+        self.assertEqual(status["version"], "0.1.0")
+        self.assertEqual(status["api_version"], 1)
+        self.assertEqual(status["cache"]["shared_dir"], self.place.shared)
+        self.assertIn("cpu", status["targets"])
+        self.assertIn("neffd 0.1.0", self.ok("status").out)
+        stats = self.ok("stats", "--json").json
+        self.assertEqual(set(stats), {"since_start", "lifetime"})
+        self.assertEqual(set(stats["since_start"]), COUNTERS)
+        self.assertEqual(set(re.findall(r"^(\w+) +\d+ +\d+$", self.ok("stats").out, re.M)), COUNTERS)
+        settings = {s["name"]: s for s in self.ok("config", "--json").json["settings"]}
+        self.assertEqual(set(settings["cache_dir"]), {"name", "value", "source", "default_value", "help", "scope", "in_effect", "env"})
+        self.assertEqual((settings["cache_dir"]["value"], settings["cache_dir"]["source"]), (self.place.shared, "env"))
+        self.assertEqual(self.ok("config", "cache-dir", "--json").json, settings["cache_dir"])
+        self.assertIn("TORCH_NEURONX_NEFF_CACHE_DIR", self.ok("config", "cache_dir").out)
+        self.assertIn("cache_dir", self.ok("config", "--changed").out)
+        unknown = self.place.ctl("config", "cache_dri")
+        self.assertEqual(unknown.code, 3)
+        self.assertIn("did you mean cache_dir", unknown.err)
+
+    def test_ping_jobs_cancel(self):
+        self.assertEqual(self.ok("ping", "--json").json["serving"], True)
+        self.assertTrue(self.ok("ping").out.startswith("serving"))
+        self.assertEqual(self.ok("jobs", "--json").json, {"jobs": []})
+        self.assertEqual(self.ok("jobs").out, "no jobs\n")
+        self.assertEqual(self.place.ctl("cancel", 4711, "--json").json, {"found": False})
+        self.assertEqual(self.place.ctl("cancel", 4711).code, 3)
+
+    def test_jobs_watch(self):
+        watch = self.place.popen("jobs", "--watch", "--json")
+        try:
+            self.assertEqual(json.loads(watch.stdout.readline()), {"jobs": []})
+            self.ok("compile", self.place.write("watched.mlir", graph(9)), "--name", "watched")
+            seen = []
+            end = time.monotonic() + 10 * SLOW
+            while time.monotonic() < end and select.select([watch.stdout], [], [], 0.5)[0]:
+                seen += [j["name"] for j in json.loads(watch.stdout.readline())["jobs"]]
+                if "watched" in seen:
+                    break
+            self.assertIn("watched", seen)
+        finally:
+            watch.kill()
+            watch.communicate()
+
+    def test_cache_commands(self):
+        done = self.ok("compile", self.place.write("kept.mlir", graph(11)), "--name", "kept", "--json").json
+        key = done["canonical_key"]
+        entries = {e["canonical_key"]: e for e in self.ok("cache", "ls", "--json").lines}
+        self.assertEqual(set(entries[key]), {"canonical_key", "name", "artifact", "created_us", "last_used_us", "compile_us", "cache_namespace", "failure", "created_by"})
+        self.assertEqual((entries[key]["name"], entries[key]["failure"]), ("kept", None))
+        self.assertEqual([e["canonical_key"] for e in self.ok("cache", "ls", "kept", "--json").lines], [key])
+        self.assertIn(key, self.ok("cache", "ls").out)
+        self.assertEqual(self.ok("cache", "show", key, "--json").json["canonical_key"], key)
+        self.assertIn("kept", self.ok("cache", "show", key).out)
+        last = self.ok("cache", "verify", "--json").lines[-1]
+        self.assertEqual(set(last), {"done", "total", "bad", "removed", "bytes_freed", "note", "finished"})
+        self.assertEqual((last["finished"], last["bad"]), (True, 0))
+        dry = self.ok("cache", "gc", "--to", "0", "--dry-run", "--json").lines[-1]
+        self.assertTrue(dry["finished"])
+        self.ok("cache", "show", key)
+        self.assertEqual(self.ok("cache", "rm", key, "--json").json, {"removed": 1})
+        self.assertEqual(self.place.ctl("cache", "show", key).code, 3)
+        self.assertEqual(self.place.ctl("cache", "rm", key).code, 3)
+        again = self.ok("compile", self.place.write("kept.mlir", graph(11)), "--json").json
+        self.assertEqual((again["outcome"], again["canonical_key"]), ("compiled", key))
+
+    def test_remembered_failures(self):
+        file = self.place.write("fails.mlir", GRAPH.replace("multiply", "multiplicate"))
+        self.assertEqual(self.place.ctl("compile", file).code, 1)
+        self.ok("cache", "rm", "--failures")
+
+    def test_forms_of_the_terminal(self):
+        """Colours and progress only on a terminal; none with NO_COLOR."""
+        for extra, colored in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
+            main, side = pty.openpty()
+            child = subprocess.Popen([NEFFCTL, "status"], stdin=side, stdout=side, stderr=side, env={**self.place.env, "TERM": "xterm", **extra})
+            os.close(side)
+            out = b""
+            while True:
+                try:
+                    part = os.read(main, 65536)
+                except OSError:
+                    break
+                if not part:
+                    break
+                out += part
+            os.close(main)
+            self.assertEqual(child.wait(), 0)
+            self.assertEqual(b"\033[" in out, colored, out)
+        self.assertNotIn("\033", self.ok("status").out)
+
+    def test_a_closed_pipe_is_no_error(self):
+        done = subprocess.run(["sh", "-c", f"{NEFFCTL} config | head -1"], env=self.place.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        full = subprocess.run(["sh", "-c", f"{NEFFCTL} config > /dev/full"], env=self.place.env, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(full.returncode, 7, full)
+
+
+class Ends(unittest.TestCase):
+    def test_drain(self):
+        with Place() as place:
+            place.start()
+            drained = place.ctl("drain", "--timeout", 10, "--json")
+            self.assertEqual((drained.code, drained.json), (0, {"jobs_left": 0}), drained)
+            self.assertEqual(place.process.wait(20 * SLOW), 0, place.log())
+            place.process = None
+            self.assertEqual(place.ctl("ping").code, 4)
+
+    def test_a_daemon_that_dies_is_asked_again(self):
+        with Place() as place:
+            place.start()
+            file = place.write("m.mlir", GRAPH)
+            os.kill(place.process.pid, signal.SIGSTOP)
+            client = place.popen("compile", file, "--json")
+            time.sleep(0.3)
+            os.kill(place.process.pid, signal.SIGKILL)
+            place.process.wait()
+            place.process = None
+            place.start()
+            out, err = client.communicate(timeout=30 * SLOW)
+            self.assertEqual(client.returncode, 0, err)
+            self.assertIn(json.loads(out)["outcome"], ("compiled", "joined"))
+
+    def test_patience_ends_with_exit_5(self):
+        with Place() as place:
+            place.start()
+            file = place.write("m.mlir", GRAPH)
+            os.kill(place.process.pid, signal.SIGSTOP)
+            try:
+                result = place.ctl("compile", file, "--timeout", "300ms", "--json")
+            finally:
+                os.kill(place.process.pid, signal.SIGCONT)
+            self.assertEqual((result.code, result.json["error"]["class"]), (5, "timeout"), result)
+            self.assertEqual(place.ctl("compile", file).code, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
