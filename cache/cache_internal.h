@@ -77,7 +77,8 @@ struct cache__tier {
     char *dir;
     enum cache_tier id;
     mode_t file_mode, dir_mode;
-    bool compress;               /* store zstd where it pays; else raw, and with the mtime rule */
+    bool compress;               /* store zstd where it pays */
+    int zstd_level;
 };
 
 /* What is to be placed. */

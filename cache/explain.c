@@ -267,6 +267,11 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+static bool is_name(char c)
+{
+    return c == '%' || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
 static bool number_follows(const struct differ *d, int64_t from, int64_t to)
 {
     if (from == to)
@@ -289,7 +294,7 @@ static bool ops_match(const struct differ *d, struct nf_str a, struct nf_str b)
         return false;
     size_t i = 0, k = 0;
     while (i < a.len && k < b.len) {
-        bool word = (i && (a.data[i - 1] == '%' || a.data[i - 1] == '_' || (a.data[i - 1] >= 'A' && a.data[i - 1] <= 'z'))); /* a name's digits */
+        bool word = i && is_name(a.data[i - 1]); /* a name's digits */
         if (is_digit(a.data[i]) && is_digit(b.data[k]) && !word) {
             int64_t from = 0, to = 0;
             for (; i < a.len && is_digit(a.data[i]); i++)
@@ -364,7 +369,7 @@ static double ops_alike(const struct differ *d, const struct side *cached, const
         i += i_on;
         k += k_on;
     }
-    return most ? (double)both / (double)most : 0;
+    return (double)both / (double)(most + 1); /* one for all that no line shows */
 }
 
 static void diff_structure(struct differ *d, const struct side *cached, const struct side *requested, double *ret_alike)

@@ -41,7 +41,7 @@ void cache_explain_line(const struct cache_explanation *e, struct nf_buf *out);
 
 struct cache_store;
 /* The nearest among all entries of the namespaces in `readable` (NULL: all), or found = false when none shares enough
- * (under a quarter of the operations, or under a fifth of the components). Never an error of its own: what cannot be read is not near. */
+ * (under three tenths of the operations, or under a fifth of the components). Never an error of its own: what cannot be read is not near. */
 int cache_explain_nearest(struct cache_store *store, const struct cache_request_view *request, const char *const *readable,
                           size_t readable_count, struct nf_arena *arena, struct cache_explanation *ret_explanation, struct nf_error *err);
 

@@ -8,7 +8,7 @@
 
 #define NEAREST 16
 #define ENOUGH 0.2
-#define ENOUGH_OPS 0.25
+#define ENOUGH_OPS 0.3
 
 struct near {
     double score;

@@ -230,7 +230,14 @@ static void reopen(struct cache__index *ix)
     for (int tries = 0; flock(lock_fd, LOCK_EX | LOCK_NB) != 0 && tries < 200; tries++)
         nf_sleep_ns(10 * NF_MS);
     int rc = try_open(ix, &fresh);
-    if (is_damage(rc)) {
+    struct stat st;
+    bool no_file = rc != SQLITE_OK && lstat(ix->path, &st) == 0 && !S_ISREG(st.st_mode);
+    if (no_file) { /* a link or a directory in its place is not looked into */
+        char away[4500];
+        nf_format(away, sizeof(away), "%s.not-a-file", ix->path);
+        rename(ix->path, away);
+    }
+    if (is_damage(rc) || no_file) {
         nf_log(NF_LOG_WARNING, "cache", "the index is damaged or of another version and is made anew", "path=%s why=%s", nf_log_quote(ix->path),
                sqlite3_errstr(rc));
         wipe(ix);

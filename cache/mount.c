@@ -47,7 +47,7 @@ struct cache_mount {
     pthread_cond_t idle_cond;           /* close waits */
     char *dir;
     unsigned wanted, idle, running, stuck, probes;
-    int64_t patience_ns;
+    int64_t patience_ns, retry_ns;
     struct cache_mount_item *queue, **queue_end, *active;
     bool closing, watchdog_alive;
     atomic_bool troubled;
@@ -251,7 +251,7 @@ static void probe_maybe(struct cache_mount *m, int64_t now)
 {
     if (!atomic_load(&m->troubled) || m->closing || m->probes >= PROBES)
         return;
-    if (m->probe_started_ns && now - m->probe_started_ns < (m->probes ? PROBE_AGAIN_NS : PROBE_PERIOD_NS))
+    if (m->probe_started_ns && now - m->probe_started_ns < (m->probes ? PROBE_AGAIN_NS : m->retry_ns))
         return;
     m->probe_started_ns = now;
     m->refs++;
@@ -302,7 +302,7 @@ static int64_t watch_sleep(const struct cache_mount *m)
     for (const struct cache_mount_item *i = m->active; i; i = i->next)
         ns = NF_MIN(ns, patience_of(m, i) / 8);
     if (atomic_load(&m->troubled))
-        ns = NF_MIN(ns, PROBE_PERIOD_NS);
+        ns = NF_MIN(ns, m->retry_ns);
     return NF_MAX(ns, 5 * NF_MS);
 }
 
@@ -359,6 +359,7 @@ int cache_mount_open(const char *dir, unsigned threads, int64_t patience_ns, str
     m->dir = nf_strdup(dir);
     m->wanted = threads;
     m->patience_ns = patience_ns;
+    m->retry_ns = PROBE_PERIOD_NS;
     m->queue_end = &m->queue;
     m->refs = 2;
     m->watchdog_alive = true;
@@ -379,6 +380,13 @@ int cache_mount_open(const char *dir, unsigned threads, int64_t patience_ns, str
     pthread_mutex_unlock(&m->lock);
     *ret_mount = m;
     return NF_OK;
+}
+
+void cache_mount_set_retry(struct cache_mount *m, int64_t retry_ns)
+{
+    pthread_mutex_lock(&m->lock);
+    m->retry_ns = NF_MAX(retry_ns, 10 * NF_MS);
+    pthread_mutex_unlock(&m->lock);
 }
 
 void cache_mount_stop(struct cache_mount *m)

@@ -143,7 +143,7 @@ int store__row_read(const struct cache__file *f, enum cache_tier tier, struct nf
 
 /* -------------------------------------------------------------------------------------------------------------- opening */
 
-static void tier_init(struct cache__tier *t, const char *dir, enum cache_tier id, mode_t file_mode, bool compress)
+static void tier_init(struct cache__tier *t, const char *dir, enum cache_tier id, mode_t file_mode)
 {
     size_t len = strlen(dir);
     while (len > 1 && dir[len - 1] == '/')
@@ -152,7 +152,6 @@ static void tier_init(struct cache__tier *t, const char *dir, enum cache_tier id
     t->id = id;
     t->file_mode = file_mode;
     t->dir_mode = 0700 | (file_mode & 0040 ? 0050 : 0) | (file_mode & 0020 ? 0020 : 0) | (file_mode & 0004 ? 0005 : 0);
-    t->compress = compress;
 }
 
 /* The local directory must be ours or root's, and on a file system whose locks and mtimes can be believed. One that cannot be made
@@ -268,11 +267,11 @@ int cache_store_open(const struct cache_store_options *options, struct cache_sto
     s->hold_fd = -1;
     s->opt = *options;
     mode_t mode = options->file_mode ? options->file_mode & 0666 : 0640;
-    tier_init(&s->local, options->local_dir, CACHE_TIER_LOCAL, mode, false);
+    tier_init(&s->local, options->local_dir, CACHE_TIER_LOCAL, mode);
     s->has_shared = options->shared_dir && options->shared_dir[0];
-    tier_init(&s->shared, s->has_shared ? options->shared_dir : "", CACHE_TIER_SHARED, mode, true);
+    tier_init(&s->shared, s->has_shared ? options->shared_dir : "", CACHE_TIER_SHARED, mode);
     s->has_spill = options->spill_dir && options->spill_dir[0];
-    tier_init(&s->spill, s->has_spill ? options->spill_dir : "", CACHE_TIER_SPILL, mode, false);
+    tier_init(&s->spill, s->has_spill ? options->spill_dir : "", CACHE_TIER_SPILL, mode);
     s->opt.local_dir = s->local.dir;
     s->opt.shared_dir = s->shared.dir;
     s->opt.spill_dir = s->spill.dir;
@@ -281,6 +280,9 @@ int cache_store_open(const struct cache_store_options *options, struct cache_sto
     s->opt.max_aliases = options->max_aliases ? options->max_aliases : 200000;
     s->opt.mount_patience_ns = options->mount_patience_ns ? options->mount_patience_ns : 5 * NF_SEC;
     s->opt.mount_threads = options->mount_threads ? options->mount_threads : 4;
+    s->opt.scrub_interval_s = options->scrub_interval_s ? options->scrub_interval_s : 86400;
+    s->shared.zstd_level = options->zstd_level ? options->zstd_level : 3;
+    s->shared.compress = s->shared.zstd_level > 0;
     s->opt.failure_user_ttl_s = options->failure_user_ttl_s ? options->failure_user_ttl_s : 86400;
     s->opt.failure_internal_ttl_s = options->failure_internal_ttl_s ? options->failure_internal_ttl_s : 600;
     pthread_mutex_init(&s->lock, NULL);
@@ -298,6 +300,8 @@ int cache_store_open(const struct cache_store_options *options, struct cache_sto
         rc = cache_mount_open(s->local.dir, POOL_THREADS, PATIENCE_NEVER, &s->pool, err);
     if (!rc && s->has_shared)
         rc = cache_mount_open(s->shared.dir, s->opt.mount_threads, s->opt.mount_patience_ns, &s->mount, err);
+    if (!rc && s->mount && options->mount_retry_ns)
+        cache_mount_set_retry(s->mount, options->mount_retry_ns);
     if (!rc && !options->no_index)
         rc = cache__index_open(s->local.dir, store__rebuild, s, &s->index, err);
     if (rc) {

@@ -37,9 +37,13 @@ struct cache_store_options {
     uint64_t max_aliases;               /* 0: 200000 */
     int64_t mount_patience_ns;          /* 0: 5 s without progress */
     unsigned mount_threads;             /* 0: 4 */
-    int64_t failure_user_ttl_s;         /* 0: one day */
-    int64_t failure_internal_ttl_s;     /* 0: ten minutes */
+    int64_t mount_retry_ns;             /* pause between looks at a mount in trouble; 0: 250 ms */
+    int64_t failure_user_ttl_s;         /* 0: one day; negative: they are not remembered */
+    int64_t failure_internal_ttl_s;     /* 0: ten minutes; negative: they are not remembered */
     uint64_t scrub_bytes_per_s;         /* 0: no background scrub */
+    int64_t scrub_interval_s;           /* from the end of one scrub to the next; 0: one day */
+    int64_t alias_ttl_s;                /* age at which an alias goes; 0: none */
+    int zstd_level;                     /* on the mount; 0: 3; negative: nothing is compressed */
     mode_t file_mode;                   /* 0: 0640; directories get the matching x bits */
     bool verify_always;
     bool no_index;                      /* neffcc: SQLite is not opened; the daemon's index finds new entries by itself */
@@ -116,7 +120,8 @@ typedef void cache_publish_fn(void *user, int rc, struct cache_published *publis
 void cache_store_publish_async(struct cache_store *s, const struct cache_publication *p, cache_publish_fn *done, void *user);
 
 /* Remembers meta->failure under meta->key, in both tiers as far as they can, for as long as its class says: user and
- * internal failures only; others are NF_EINVAL. Replaces an older failure; never touches an artifact. */
+ * internal failures only; others are NF_EINVAL. Replaces an older failure; never touches an artifact. A class that is not to be
+ * remembered is NF_OK and leaves nothing. */
 int cache_store_remember_failure(struct cache_store *s, const struct cache_meta *meta, struct nf_error *err);
 void cache_store_remember_failure_async(struct cache_store *s, const struct cache_meta *meta);
 

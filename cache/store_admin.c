@@ -224,13 +224,15 @@ static int rebuild_run(void *ctx, struct cache_mount_item *item, struct nf_error
 
 static void rebuild_free(void *ctx)
 {
-    store__unref(ctx);
+    struct cache_store *s = ctx;
+    atomic_store(&s->rebuilding, false);
+    store__unref(s);
 }
 
 void store__rebuild(void *store)
 {
     struct cache_store *s = store;
-    if (s->pool)
+    if (!atomic_exchange(&s->rebuilding, true))
         cache_mount_submit(s->pool, &(struct cache_mount_work){rebuild_run, NULL, rebuild_free, store__ref(s), 0});
 }
 

@@ -227,6 +227,22 @@ int store__evict_local(struct cache_store *s, uint64_t target_bytes)
     return rc;
 }
 
+bool store__shared_room(struct cache_store *s, uint64_t need)
+{
+    struct cache__totals totals;
+    uint64_t hard = s->opt.shared_hard_bytes;
+    cache__index_totals(s->index, &totals);
+    if (totals.shared_bytes + need <= hard)
+        return true;
+    uint64_t target = hard > need ? hard - need : 0;
+    struct evicting ev = {.dry_run = false};
+    pthread_mutex_lock(&s->gc_lock);
+    evict_tier(s, CACHE_TIER_SHARED, NULL, s->opt.shared_soft_bytes ? NF_MIN(target, s->opt.shared_soft_bytes) : target, &ev, NULL);
+    pthread_mutex_unlock(&s->gc_lock);
+    cache__index_totals(s->index, &totals);
+    return totals.shared_bytes + need <= hard;
+}
+
 /* ------------------------------------------------------------------------------------------------- stale temporaries */
 
 static bool is_temporary(const char *name)
@@ -429,12 +445,12 @@ static void aliases_bound(struct cache_store *s)
             nf_format(list[count].name, sizeof(list[count].name), "%s", e->d_name);
             count++;
         }
-        if (count > share) {
+        if (count)
             qsort(list, count, sizeof(*list), by_age);
-            size_t keep = share - share / 4;
-            for (size_t k = 0; k < count - keep; k++)
-                unlinkat(dirfd(dir), list[k].name, 0);
-        }
+        size_t drop = count > share ? count - (share - share / 4) : 0;
+        int64_t oldest_s = s->opt.alias_ttl_s ? nf_wall_us() / 1000000 - s->opt.alias_ttl_s : INT64_MIN;
+        for (size_t k = 0; k < count && (k < drop || list[k].at_s < oldest_s); k++)
+            unlinkat(dirfd(dir), list[k].name, 0);
         free(list);
         closedir(dir);
     }
@@ -523,6 +539,8 @@ void *store__maintenance_main(void *store)
     while (maintenance_wait(s)) {
         store__uses_collect(s);
         cache__index_flush(s->index, 100 * NF_MS);
+        if (!cache__index_complete(s->index) && !(s->mount && cache_mount_troubled(s->mount)))
+            store__rebuild(s); /* the last attempt met a mount in trouble */
         limits_enforce(s);
         int64_t now = nf_now_ns();
         if (!swept_ns || now - swept_ns > ALIAS_CHECK_NS) {
@@ -576,6 +594,6 @@ void *store__scrub_main(void *store)
     struct cache_store *s = store;
     do {
         cache__tier_walk(&s->local, NULL, scrub_one, s, NULL);
-    } while (scrub_sleep(s, 60 * NF_SEC));
+    } while (scrub_sleep(s, s->opt.scrub_interval_s * NF_SEC));
     return NULL;
 }

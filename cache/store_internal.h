@@ -26,7 +26,7 @@ struct cache_store {
     struct cache_reader *reader;
     int hold_fd;                         /* LOCK_SH on the local directory */
 
-    atomic_bool shared_writable, closing;
+    atomic_bool shared_writable, closing, rebuilding;
     _Atomic uint64_t hits_local, hits_shared, misses, quarantined, evicted, admitted, published, publish_lost, scrubbed_bytes;
     _Atomic uint64_t alias_puts;
 
@@ -64,6 +64,8 @@ int store__local_place(struct cache_store *s, struct cache__draft *draft, bool r
 
 /* store_gc.c */
 int store__evict_local(struct cache_store *s, uint64_t target_bytes);
+/* Whether `need` more bytes fit under the shared tier's hard limit; evicts when they do not. Waits for the mount. */
+bool store__shared_room(struct cache_store *s, uint64_t need);
 void store__gc_kick(struct cache_store *s);                     /* the maintenance thread looks at the limits now */
 void *store__maintenance_main(void *store);
 void *store__scrub_main(void *store);

@@ -33,6 +33,7 @@ struct publish_job {
     struct cache_published out;
     struct cache_hit *admitted;          /* the winner's bytes, when they came through the mount */
     uint64_t shared_bytes;
+    bool shared_full;                    /* over its limit, and eviction did not help */
 };
 
 static void job_unref(struct publish_job *j)
@@ -184,6 +185,8 @@ static int begin_run(void *ctx, struct cache_mount_item *item, struct nf_error *
     int rc = cache__meta_encode(&j->meta, s->opt.max_text_bytes, &j->packed, err);
     if (rc)
         return rc;
+    if (s->has_shared && s->opt.shared_hard_bytes)
+        j->shared_full = !store__shared_room(s, j->size + j->packed.len);
     j->footer = (struct cache_footer){
         .kind = j->meta.kind,
         .created_us = j->meta.created_us,
@@ -215,8 +218,14 @@ static void begin_done(void *ctx, int rc, const struct nf_error *err)
         answer(j, rc, err);
         return;
     }
-    if (!j->store->has_shared) {
-        j->out.shared_rc = nf_fail(&j->out.shared_err, NF_ENOTFOUND, "there is no shared cache directory");
+    if (!j->store->has_shared || j->shared_full) {
+        if (j->shared_full) {
+            j->out.shared_rc = nf_fail(&j->out.shared_err, NF_ENOSPACE, "%s is full: its limit is %llu bytes", j->store->shared.dir,
+                                       (unsigned long long)j->store->opt.shared_hard_bytes);
+            store__trouble(j->store, CACHE_TIER_SHARED, &j->out.shared_err);
+        } else {
+            j->out.shared_rc = nf_fail(&j->out.shared_err, NF_ENOTFOUND, "there is no shared cache directory");
+        }
         atomic_fetch_add(&j->refs, 1);
         finish_submit(j);
         return;
@@ -420,12 +429,19 @@ static int failure_prepare(struct cache_store *s, const struct cache_meta *meta,
     return NF_OK;
 }
 
+static bool is_remembered(const struct cache_store *s, const struct cache_failure *f)
+{
+    return (f->cls == NF_CLASS_USER ? s->opt.failure_user_ttl_s : s->opt.failure_internal_ttl_s) > 0;
+}
+
 int cache_store_remember_failure(struct cache_store *s, const struct cache_meta *meta, struct nf_error *err)
 {
     struct cache_failure f;
     struct cache_publication p = {.artifact_fd = -1, .replace = true};
     int rc = failure_prepare(s, meta, &f, &p.meta, err);
     struct cache_published out;
+    if (!rc && !is_remembered(s, &f))
+        return NF_OK;
     if (!rc)
         rc = cache_store_publish(s, &p, &out, err);
     if (!rc)
@@ -448,8 +464,8 @@ void cache_store_remember_failure_async(struct cache_store *s, const struct cach
     struct cache_publication p = {.artifact_fd = -1, .replace = true};
     struct nf_error err = {0};
     int rc = failure_prepare(s, meta, &f, &p.meta, &err);
-    if (rc == NF_OK)
+    if (rc == NF_OK && is_remembered(s, &f))
         cache_store_publish_async(s, &p, remembered, NULL);
-    else
+    else if (rc)
         nf_log(NF_LOG_WARNING, "cache", "a failure cannot be remembered", "why=%s", nf_log_quote(err.message));
 }

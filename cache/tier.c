@@ -270,14 +270,14 @@ static int write_raw(struct writing *w, struct cache__source *source, char *buff
 }
 
 /* NF_EUNSUPPORTED (without a message): it does not pay; what was written is to be taken back. */
-static int write_packed(struct writing *w, struct cache__source *source, char *buffer, struct nf_error *err)
+static int write_packed(struct writing *w, const struct cache__tier *t, struct cache__source *source, char *buffer, struct nf_error *err)
 {
     size_t out_size = ZSTD_CStreamOutSize();
     char *out = nf_alloc(out_size);
     ZSTD_CCtx *c = ZSTD_createCCtx();
     int rc = c ? NF_OK : nf_fail(err, NF_ENOMEM, "no memory for an encoder");
     if (c) {
-        ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, 3);
+        ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, t->zstd_level);
         ZSTD_CCtx_setPledgedSrcSize(c, source->raw == UINT64_MAX ? ZSTD_CONTENTSIZE_UNKNOWN : source->raw);
     }
     for (bool end = false; !rc && !end;) {
@@ -316,7 +316,7 @@ static int write_payload(struct writing *w, const struct cache__tier *t, struct 
     int rc = NF_EUNSUPPORTED;
     nf_sha256_init(&w->sha);
     if (t->compress && d->source->stored) {
-        rc = write_packed(w, d->source, buffer, err);
+        rc = write_packed(w, t, d->source, buffer, err);
         d->footer.encoding = CACHE_ZSTD;
         if (rc == NF_EUNSUPPORTED) {
             nf_sha256_init(&w->sha);
@@ -361,7 +361,7 @@ static int write_file(struct writing *w, const struct cache__tier *t, int dir_fd
         if (w->pub.failed)
             rc = nf_fail(err, w->pub.failed, "cannot write the entry: %s", nf_status_text(w->pub.failed));
     }
-    if (!rc && !t->compress) {
+    if (!rc && t->id != CACHE_TIER_SHARED) { /* the mtime rule */
         struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = d->footer.mtime_s}};
         if (futimens(w->pub.fd, times) != 0)
             rc = nf_fail_errno(err, errno, "cannot set the entry's mtime");

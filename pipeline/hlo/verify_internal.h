@@ -2,7 +2,26 @@
 #ifndef NEFFD_PIPELINE_HLO_VERIFY_INTERNAL_H
 #define NEFFD_PIPELINE_HLO_VERIFY_INTERNAL_H
 
-#include "pipeline/hlo/ir.h"
+#include "pipeline/hlo/hlo_internal.h"
+
+struct hlo_verifier {
+    struct hlo_module *m;
+    struct nf_error *err;
+    struct nf_arena *scratch;
+    int code;                   /* the first error */
+};
+
+/* "'stablehlo.add' op ..." with the place; returns NF_EGRAPH. */
+int hlo__verify_fail(struct hlo_verifier *v, const struct hlo_op *op, const char *fmt, ...) NF_PRINTF(3, 4);
+const char *hlo__type_text(struct hlo_verifier *v, const struct hlo_type *t);   /* for messages */
+const char *hlo__ints_text(struct hlo_verifier *v, struct hlo_ints i);          /* "[1, 2]" */
+bool hlo__type_is(char letter, const struct hlo_type *t);                       /* a letter of the signatures */
+/* The same as far as both are known: dynamic dimensions fit anything, bounds are upper limits; per-tensor and per-axis quantised
+ * elements of one storage fit each other. */
+bool hlo__type_compatible(const struct hlo_type *a, const struct hlo_type *b);
+bool hlo__dims_compatible(const struct hlo_type *a, const struct hlo_type *b);
+bool hlo__elem_compatible(const struct hlo_type *a, const struct hlo_type *b, bool loose_quant);
+int hlo__verify_op(struct hlo_verifier *v, const struct hlo_op *op);
 
 /* constraints */
 int hlo_v_add(struct hlo_verifier *v, const struct hlo_op *op);

@@ -1,0 +1,653 @@
+/* canonical.c: the canonical form, in place.
+ *
+ * Two programs that must compile to the same thing become the same module (README.md, "canonical form", lists what is dropped
+ * and what stays). Steps, each on what the one before left:
+ *   1. functions: keep what the entry reaches, in the order of first reference; private ones are renamed f0, f1, ...
+ *   2. attributes: what says the default becomes absent, decoration that cannot matter goes
+ *   3. constants: small ones move into the block that uses them, large ones to the top of their function
+ *   4. each block: equal pure operations become one, unused pure ones go, the rest stands in the order in which the effects
+ *      and the terminator need it
+ *   5. dense value ids
+ * requires: a verified module. provides: the canonical form. breaks: value ids, operation order, function names, visibility. */
+#include "pipeline/hlo/canonical_internal.h"
+
+#include "base/map.h"
+#include "pipeline/hlo/hlo_internal.h"
+#include "pipeline/hlo/spec_internal.h"
+
+#define SMALL_CONSTANT_BYTES 64
+
+struct canon {
+    struct hlo_module *m;
+    struct nf_arena *scratch;
+    int64_t devices;
+    struct nf_error *err;
+};
+
+static uint32_t traits_of(const struct hlo_op *op) { return hlo_op_info((enum hlo_op_id)op->id)->traits; }
+
+/* ---- 1: functions ---- */
+
+static void mark_symbols(struct canon *c, const struct hlo_attr *a, struct hlo_op **queue, size_t *n, unsigned depth);
+
+static void mark_symbol(struct canon *c, struct nf_str name, struct hlo_op **queue, size_t *n)
+{
+    struct hlo_op *f = hlo_module_func(c->m, name);
+    if (!f || f->loc == UINT32_MAX) /* UINT32_MAX: queued */
+        return;
+    queue[(*n)++] = f;
+    f->loc = UINT32_MAX;
+}
+
+static void mark_symbols(struct canon *c, const struct hlo_attr *a, struct hlo_op **queue, size_t *n, unsigned depth)
+{
+    if (!a || depth > 64)
+        return;
+    if (a->kind == HLO_ATTR_SYMBOL) {
+        mark_symbol(c, a->str, queue, n);
+    } else if (a->kind == HLO_ATTR_ARRAY) {
+        for (size_t i = 0; i < a->array.n; i++)
+            mark_symbols(c, a->array.v[i], queue, n, depth + 1);
+    } else if (a->kind == HLO_ATTR_DICT) {
+        for (size_t i = 0; i < a->dict.n; i++)
+            mark_symbols(c, a->dict.v[i].attr, queue, n, depth + 1);
+    } else if (a->kind == HLO_ATTR_MESH_AXES) {
+        mark_symbols(c, a->mesh_axes.mesh, queue, n, depth + 1);
+    }
+}
+
+static void mark_references(struct canon *c, struct hlo_op *func, struct hlo_op **queue, size_t *n)
+{
+    struct hlo_walk w = hlo_walk_of(func);
+    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        int attrs = hlo_op_info((enum hlo_op_id)op->id)->num_attrs;
+        for (int i = 0; i < attrs; i++)
+            mark_symbols(c, op->attrs[i], queue, n, 0);
+        for (uint32_t i = 0; i < op->num_dict; i++)
+            mark_symbols(c, op->dict[i].attr, queue, n, 0);
+    }
+}
+
+/* Rewrites symbol references to renamed functions. renames: old name -> new name. */
+static const struct hlo_attr *renamed(struct canon *c, const struct hlo_attr *a, const struct nf_map *renames, unsigned depth)
+{
+    if (!a || depth > 64)
+        return a;
+    if (a->kind == HLO_ATTR_SYMBOL) {
+        const char *to = nf_map_get(renames, a->str);
+        return to ? hlo_attr_symbol(c->m, nf_str_c(to)) : a;
+    }
+    if (a->kind == HLO_ATTR_ARRAY) {
+        const struct hlo_attr **v = NULL;
+        for (size_t i = 0; i < a->array.n; i++) {
+            const struct hlo_attr *r = renamed(c, a->array.v[i], renames, depth + 1);
+            if (r != a->array.v[i] && !v) {
+                v = NF_NEW_ARRAY(c->scratch, const struct hlo_attr *, a->array.n);
+                memcpy(v, a->array.v, a->array.n * sizeof *v);
+            }
+            if (v)
+                v[i] = r;
+        }
+        return v ? hlo_attr_array(c->m, a->array.n, v) : a;
+    }
+    if (a->kind == HLO_ATTR_DICT) {
+        struct hlo_named *v = NULL;
+        for (size_t i = 0; i < a->dict.n; i++) {
+            const struct hlo_attr *r = renamed(c, a->dict.v[i].attr, renames, depth + 1);
+            if (r != a->dict.v[i].attr && !v) {
+                v = NF_NEW_ARRAY(c->scratch, struct hlo_named, a->dict.n);
+                memcpy(v, a->dict.v, a->dict.n * sizeof *v);
+            }
+            if (v)
+                v[i].attr = r;
+        }
+        return v ? hlo_attr_dict(c->m, a->dict.n, v) : a;
+    }
+    if (a->kind == HLO_ATTR_MESH_AXES) {
+        const struct hlo_attr *mesh = renamed(c, a->mesh_axes.mesh, renames, depth + 1);
+        if (mesh == a->mesh_axes.mesh)
+            return a;
+        struct hlo_attr n = *a;
+        n.mesh_axes.mesh = mesh;
+        return hlo_attr_new(c->m, &n);
+    }
+    return a;
+}
+
+static bool is_private(const struct hlo_op *f) { return nf_str_eq_c(hlo_op_string(f, HLO_A_sym_visibility), "private"); }
+
+static void order_functions(struct canon *c)
+{
+    struct hlo_module *m = c->m;
+    struct hlo_block *top = hlo_module_block(m);
+    size_t count = 0, n = 0, done = 0;
+    HLO_FOR_OPS(op, top)
+        count++;
+    if (!count)
+        return;
+    struct hlo_op **queue = NF_NEW_ARRAY(c->scratch, struct hlo_op *, count + 1);
+    uint32_t *locs = NF_NEW_ARRAY(c->scratch, uint32_t, count + 1);
+    hlo_module_symbols_changed(m);
+    struct hlo_op *entry = hlo_module_entry(m);
+    /* roots: the entry; without one every function that others may call from outside */
+    size_t at = 0;
+    HLO_FOR_OPS(op, top)
+        if (op->id == HLO_OP_FUNC)
+            locs[at++] = op->loc;
+    at = 0;
+    HLO_FOR_OPS(op, top) {
+        if (op->id != HLO_OP_FUNC)
+            continue;
+        if (op == entry || (!entry && !is_private(op)))
+            mark_symbol(c, hlo_func_name(op), queue, &n);
+    }
+    if (entry)
+        for (size_t i = 0; i < n; i++)
+            if (queue[i] == entry) { /* first, whatever its place */
+                queue[i] = queue[0];
+                queue[0] = entry;
+            }
+    size_t roots = n;
+    for (; done < n; done++)
+        mark_references(c, queue[done], queue, &n);
+    /* what was not reached goes; others of the module's operations stay in front */
+    HLO_FOR_OPS(op, top) {
+        if (op->id != HLO_OP_FUNC)
+            continue;
+        bool reached = op->loc == UINT32_MAX;
+        op->loc = locs[at++];
+        if (!reached)
+            hlo_op_erase(op);
+    }
+    struct nf_map *renames = nf_map_new(false);
+    for (size_t i = 0; i < n; i++) {
+        hlo_op_move(queue[i], top, NULL);
+        hlo_op_set_attr(queue[i], HLO_A_sym_visibility, NULL);
+        if (i >= roots) {
+            const char *name = nf_arena_printf(m->arena, "f%zu", i - roots);
+            nf_map_put(renames, hlo_func_name(queue[i]), (void *)(uintptr_t)name);
+        }
+    }
+    /* a root may already be called f0: private names then differ by a prefix that no root has */
+    for (bool clash = true; clash;) {
+        clash = false;
+        for (size_t i = 0; i < roots && !clash; i++)
+            for (size_t k = roots; k < n && !clash; k++)
+                clash = nf_str_eq_c(hlo_func_name(queue[i]), nf_map_get(renames, hlo_func_name(queue[k])));
+        if (clash)
+            for (size_t k = roots; k < n; k++) {
+                const char *old = nf_map_get(renames, hlo_func_name(queue[k]));
+                nf_map_put(renames, hlo_func_name(queue[k]), (void *)(uintptr_t)nf_arena_printf(m->arena, "f%s", old));
+            }
+    }
+    if (n > roots) {
+        struct hlo_walk w = hlo_walk_of(m->op);
+        for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
+            int attrs = hlo_op_info((enum hlo_op_id)op->id)->num_attrs;
+            for (int i = 0; i < attrs; i++)
+                op->attrs[i] = renamed(c, op->attrs[i], renames, 0);
+            for (uint32_t i = 0; i < op->num_dict; i++)
+                op->dict[i].attr = renamed(c, op->dict[i].attr, renames, 0);
+        }
+        for (size_t i = roots; i < n; i++)
+            hlo_op_set_attr(queue[i], HLO_A_sym_name, hlo_attr_string(m, nf_str_c(nf_map_get(renames, hlo_func_name(queue[i])))));
+    }
+    nf_map_free(renames);
+    hlo_module_symbols_changed(m);
+}
+
+/* ---- 2: attributes ---- */
+
+static bool string_is(const struct hlo_attr *a, const char *s) { return a->kind == HLO_ATTR_STRING && nf_str_eq_c(a->str, s); }
+
+/* Decoration that cannot change what is computed. */
+static bool is_decoration(const struct canon *c, struct nf_str name, const struct hlo_attr *a)
+{
+    if (nf_str_eq_c(name, "jax.result_info") || nf_str_eq_c(name, "jax.arg_info"))
+        return true;
+    if (nf_str_eq_c(name, "jax.uses_shape_polymorphism"))
+        return a->kind == HLO_ATTR_BOOL && !a->b;
+    if (nf_str_eq_c(name, "mhlo.layout_mode"))
+        return string_is(a, "default");
+    if (nf_str_eq_c(name, "mhlo.num_partitions") || nf_str_eq_c(name, "mhlo.num_replicas"))
+        return a->kind == HLO_ATTR_INT && a->i == 1;
+    if (c->devices == 1 && (nf_str_eq_c(name, "mhlo.sharding") || nf_str_eq_c(name, "sdy.sharding") || nf_str_eq_c(name, "sdy.sharding_rule")))
+        return true;
+    return false;
+}
+
+static uint32_t filter_dict(const struct canon *c, struct hlo_named *v, uint32_t n)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!is_decoration(c, v[i].name, v[i].attr))
+            v[kept++] = v[i];
+    return kept;
+}
+
+static const struct hlo_attr *filter_dicts(struct canon *c, const struct hlo_attr *dicts)
+{
+    if (!dicts || dicts->kind != HLO_ATTR_ARRAY)
+        return dicts;
+    const struct hlo_attr **v = NF_NEW_ARRAY(c->scratch, const struct hlo_attr *, dicts->array.n + 1);
+    bool any = false;
+    for (size_t i = 0; i < dicts->array.n; i++) {
+        const struct hlo_attr *d = dicts->array.v[i];
+        v[i] = d;
+        if (d->kind != HLO_ATTR_DICT)
+            continue;
+        struct hlo_named *copy = NF_NEW_ARRAY(c->scratch, struct hlo_named, d->dict.n + 1);
+        memcpy(copy, d->dict.v, d->dict.n * sizeof *copy);
+        uint32_t n = filter_dict(c, copy, (uint32_t)d->dict.n);
+        if (n != d->dict.n)
+            v[i] = hlo_attr_dict(c->m, n, copy);
+        any |= n > 0;
+    }
+    return any ? hlo_attr_array(c->m, dicts->array.n, v) : NULL;
+}
+
+static bool compare_type_is_natural(const struct hlo_op *op, const struct hlo_attr *a)
+{
+    if (a->kind != HLO_ATTR_ENUM || op->num_operands < 1)
+        return false;
+    const struct hlo_type *t = op->operands[0].value->type;
+    enum hlo_elem_class k = t->kind <= HLO_TYPE_SCALAR ? hlo_elem_class(t->elem) : HLO_CLASS_OTHER;
+    switch ((enum hlo_compare_type)a->enumeration.value) {
+    case HLO_COMPARE_NOTYPE:
+        return true;
+    case HLO_COMPARE_FLOAT:
+        return k == HLO_CLASS_FLOAT || k == HLO_CLASS_COMPLEX;
+    case HLO_COMPARE_UNSIGNED:
+        return k == HLO_CLASS_UINT || k == HLO_CLASS_BOOL;
+    case HLO_COMPARE_SIGNED:
+        return k == HLO_CLASS_SINT || k == HLO_CLASS_INDEX;
+    case HLO_COMPARE_TOTALORDER:
+        break;
+    }
+    return false;
+}
+
+static void clean_attrs(struct canon *c, struct hlo_op *op)
+{
+    const struct hlo_op_info *info = hlo_op_info((enum hlo_op_id)op->id);
+    for (int i = 0; i < info->num_attrs; i++) {
+        const struct hlo_attr *a = op->attrs[i];
+        if (!a || !info->attrs[i].absent)
+            continue;
+        if (strcmp(info->attrs[i].absent, "natural") == 0 ? compare_type_is_natural(op, a) : hlo__spec_default_text(a, info->attrs[i].absent))
+            op->attrs[i] = NULL;
+    }
+    if (op->id == HLO_OP_FUNC || op->id == HLO_OP_CALL) {
+        hlo_op_set_attr(op, HLO_A_arg_attrs, filter_dicts(c, hlo_op_attr(op, HLO_A_arg_attrs)));
+        hlo_op_set_attr(op, HLO_A_res_attrs, filter_dicts(c, hlo_op_attr(op, HLO_A_res_attrs)));
+    }
+    op->num_dict = filter_dict(c, op->dict, op->num_dict);
+}
+
+/* ---- 3: constants ---- */
+
+/* Bodies that run once for each element are kept closed: nothing of the outside is moved into view. */
+static bool is_loop_like(const struct hlo_op *op) { return op->id == HLO_OP_WHILE || op->id == HLO_OP_IF || op->id == HLO_OP_CASE || op->id == HLO_OP_FUNC; }
+
+static struct hlo_block *function_block(struct hlo_block *b)
+{
+    while (is_loop_like(b->region->op) && b->region->op->id != HLO_OP_FUNC && b->region->op->block)
+        b = b->region->op->block;
+    return b;
+}
+
+static void place_constants(struct canon *c, struct hlo_op *func)
+{
+    struct hlo_walk w = hlo_walk_of(func);
+    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        if (op->id != HLO_OP_CONSTANT)
+            continue;
+        const struct hlo_attr *a = op->attrs[0];
+        bool small = a && a->kind == HLO_ATTR_DENSE && a->dense.raw.len <= SMALL_CONSTANT_BYTES;
+        struct hlo_value *v = &op->results[0];
+        if (!small) {
+            struct hlo_block *top = function_block(op->block);
+            if (top != op->block)
+                hlo_op_move(op, top, top->first);
+            continue;
+        }
+        /* a copy in each other block that uses it */
+        for (struct hlo_operand *u = v->uses, *next; u; u = next) {
+            next = u->next_use;
+            struct hlo_block *b = u->user->block;
+            if (!b || b == op->block)
+                continue;
+            struct hlo_op *copy = hlo_op_clone(c->m, op, NULL, 0);
+            hlo_block_insert(b, b->first, copy);
+            for (struct hlo_operand *same = u; same; same = next) { /* all uses in this block at once, as far as they stand together */
+                next = same->next_use;
+                if (same->user->block != b)
+                    break;
+                hlo_op_set_operand(same->user, hlo_operand_index(same), &copy->results[0]);
+            }
+        }
+    }
+}
+
+/* ---- 4: blocks ---- */
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ v) * 0x9e3779b97f4a7c15u;
+    return h ^ (h >> 29);
+}
+
+static uint64_t attr_hash(const struct hlo_attr *a, unsigned depth)
+{
+    uint64_t h = (uint64_t)a->kind * 0x100000001b3u;
+    if (a->type)
+        h = mix(h, a->type->id);
+    switch (a->kind) {
+    case HLO_ATTR_BOOL:
+        return mix(h, a->b);
+    case HLO_ATTR_INT:
+        return mix(h, (uint64_t)a->i);
+    case HLO_ATTR_FLOAT:
+        return mix(h, a->bits);
+    case HLO_ATTR_ENUM:
+        return mix(h, (uint64_t)a->enumeration.value + ((uint64_t)a->enumeration.class << 32));
+    case HLO_ATTR_STRING:
+    case HLO_ATTR_SYMBOL:
+    case HLO_ATTR_OPAQUE:
+    case HLO_ATTR_RESOURCE:
+        return mix(h, nf_xxh3(a->str.data, a->str.len));
+    case HLO_ATTR_DENSE:
+        return mix(h, nf_xxh3(a->dense.raw.data, NF_MIN(a->dense.raw.len, (size_t)4096)) + a->dense.raw.len);
+    case HLO_ATTR_DENSE_ARRAY:
+    case HLO_ATTR_BOUNDS:
+        return mix(h, nf_xxh3(a->ints.v, a->ints.n * sizeof *a->ints.v));
+    case HLO_ATTR_ARRAY:
+        h = mix(h, a->array.n);
+        for (size_t i = 0; depth < 8 && i < a->array.n; i++)
+            h = mix(h, attr_hash(a->array.v[i], depth + 1));
+        return h;
+    case HLO_ATTR_DICT:
+        return mix(h, a->dict.n);
+    case HLO_ATTR_UNIT:
+    case HLO_ATTR_TYPE:
+    case HLO_ATTR_DOT:
+    case HLO_ATTR_CONV:
+    case HLO_ATTR_GATHER:
+    case HLO_ATTR_SCATTER:
+    case HLO_ATTR_RAGGED_DOT:
+    case HLO_ATTR_CHANNEL:
+    case HLO_ATTR_DOT_ALGORITHM:
+    case HLO_ATTR_ALIAS:
+    case HLO_ATTR_ACCURACY:
+    case HLO_ATTR_MESH_AXES:
+    case HLO_ATTR_LOCATION:
+    case HLO_ATTR_KIND_MAX:
+        break;
+    }
+    return h;
+}
+
+bool hlo__op_equal(const struct hlo_op *a, const struct hlo_op *b)
+{
+    if (a->id != b->id || a->num_operands != b->num_operands || a->num_results != b->num_results || a->num_dict != b->num_dict)
+        return false;
+    for (uint32_t i = 0; i < a->num_operands; i++)
+        if (a->operands[i].value != b->operands[i].value)
+            return false;
+    for (uint32_t i = 0; i < a->num_results; i++)
+        if (a->results[i].type != b->results[i].type)
+            return false;
+    int attrs = hlo_op_info((enum hlo_op_id)a->id)->num_attrs;
+    for (int i = 0; i < attrs; i++)
+        if (a->attrs[i] != b->attrs[i] && !hlo_attr_eq(a->attrs[i], b->attrs[i]))
+            return false;
+    for (uint32_t i = 0; i < a->num_dict; i++)
+        if (!nf_str_eq(a->dict[i].name, b->dict[i].name) || !hlo_attr_eq(a->dict[i].attr, b->dict[i].attr))
+            return false;
+    return true;
+}
+
+uint64_t hlo__op_hash(const struct hlo_op *op)
+{
+    uint64_t h = op->id;
+    for (uint32_t i = 0; i < op->num_operands; i++)
+        h = mix(h, op->operands[i].value->id);
+    for (uint32_t i = 0; i < op->num_results; i++)
+        h = mix(h, op->results[i].type->id);
+    int attrs = hlo_op_info((enum hlo_op_id)op->id)->num_attrs;
+    for (int i = 0; i < attrs; i++)
+        h = mix(h, op->attrs[i] ? attr_hash(op->attrs[i], 0) : 7);
+    return mix(h, op->num_dict);
+}
+
+/* Equal pure operations of one block become the first of them. */
+static void merge_equal(struct canon *c, struct hlo_block *b, struct hlo_op ***table, size_t *cap)
+{
+    size_t n = 0;
+    HLO_FOR_OPS(op, b)
+        n++;
+    size_t want = 16;
+    while (want < n * 2)
+        want *= 2;
+    if (want > *cap) {
+        *table = NF_NEW_ARRAY(c->scratch, struct hlo_op *, want);
+        *cap = want;
+    } else {
+        memset(*table, 0, want * sizeof **table);
+    }
+    HLO_FOR_OPS(op, b) {
+        if (!(traits_of(op) & HLO_T_PURE) || op->num_regions || op->num_results == 0)
+            continue;
+        size_t h = hlo__op_hash(op) & (want - 1);
+        while ((*table)[h] && !hlo__op_equal((*table)[h], op))
+            h = (h + 1) & (want - 1);
+        if (!(*table)[h]) {
+            (*table)[h] = op;
+            continue;
+        }
+        for (uint32_t i = 0; i < op->num_results; i++)
+            hlo_value_replace(&op->results[i], &(*table)[h]->results[i]);
+        hlo_op_erase(op);
+    }
+}
+
+/* The operation of block b that v needs, or NULL: its definition, or the one around it. */
+static struct hlo_op *needed_in(const struct hlo_value *v, const struct hlo_block *b)
+{
+    if (v->is_arg)
+        return NULL;
+    return v->def.op->block == b ? v->def.op : NULL;
+}
+
+struct visit {
+    struct hlo_op *op;
+    uint32_t next;              /* operand */
+    struct hlo_walk walk;       /* what its regions capture */
+    struct hlo_op *inner;
+    uint32_t inner_next;
+};
+
+/* Next operation of b that v->op depends on, NULL when all have been named. */
+static struct hlo_op *next_need(struct visit *v, const struct hlo_block *b)
+{
+    while (v->next < v->op->num_operands) {
+        struct hlo_op *d = needed_in(v->op->operands[v->next++].value, b);
+        if (d)
+            return d;
+    }
+    if (!v->op->num_regions)
+        return NULL;
+    for (;;) {
+        if (!v->inner) {
+            v->inner = hlo_walk_next(&v->walk);
+            v->inner_next = 0;
+            if (!v->inner)
+                return NULL;
+        }
+        while (v->inner_next < v->inner->num_operands) {
+            struct hlo_op *d = needed_in(v->inner->operands[v->inner_next++].value, b);
+            if (d)
+                return d;
+        }
+        v->inner = NULL;
+    }
+}
+
+/* Keeps of block b what its effects and its terminator need, in the order in which they need it. state: per value id of the first
+ * result (operations without results are roots): 0 new, 1 on the stack, 2 placed. */
+static int order_block(struct canon *c, struct hlo_block *b, uint8_t *state)
+{
+    size_t n = 0, roots = 0, depth = 0;
+    HLO_FOR_OPS(op, b)
+        n++;
+    struct hlo_op **root = NF_NEW_ARRAY(c->scratch, struct hlo_op *, n + 1);
+    HLO_FOR_OPS(op, b)
+        if (!(traits_of(op) & HLO_T_PURE) || op->num_results == 0)
+            root[roots++] = op;
+    struct visit *stack = NF_NEW_ARRAY(c->scratch, struct visit, n + 1);
+    struct hlo_op *first = NULL, *last = NULL; /* the new list */
+    for (size_t r = 0; r < roots; r++) {
+        if (root[r]->num_results && state[root[r]->results[0].id] == 2)
+            continue;
+        stack[depth++] = (struct visit){.op = root[r], .walk = hlo_walk_of(root[r])};
+        if (root[r]->num_results)
+            state[root[r]->results[0].id] = 1;
+        while (depth) {
+            struct visit *v = &stack[depth - 1];
+            struct hlo_op *need = next_need(v, b);
+            if (need) {
+                uint8_t *s = &state[need->results[0].id];
+                if (*s == 1)
+                    return nf_fail(c->err, NF_EGRAPH, "operations depend on each other in a circle");
+                if (*s == 0) {
+                    *s = 1;
+                    stack[depth++] = (struct visit){.op = need, .walk = hlo_walk_of(need)};
+                }
+                continue;
+            }
+            struct hlo_op *op = v->op;
+            depth--;
+            if (op->num_results)
+                state[op->results[0].id] = 2;
+            /* out of the old list, to the end of the new one */
+            hlo_op_remove(op);
+            op->prev = last;
+            if (last)
+                last->next = op;
+            else
+                first = op;
+            last = op;
+        }
+    }
+    while (b->first) { /* from the end: users before what they use */
+        struct hlo_op *dead = b->last;
+        hlo_op_erase(dead);
+    }
+    for (struct hlo_op *op = first, *next; op; op = next) {
+        next = op->next;
+        op->prev = op->next = NULL;
+        hlo_block_append(b, op);
+    }
+    return 0;
+}
+
+static int order_blocks(struct canon *c)
+{
+    size_t n = 0, cap = 0;
+    struct hlo_op **table = NULL;
+    size_t table_cap = 0;
+    struct hlo_block **blocks = NULL;
+    /* innermost last: a dead operation inside a region must not keep one outside alive, so regions first, in reverse of the walk */
+    struct hlo_walk w = hlo_walk_of(c->m->op);
+    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        for (uint16_t r = 0; r < op->num_regions; r++)
+            HLO_FOR_BLOCKS(b, op->regions[r]) {
+                if (n == cap) {
+                    size_t to = cap ? cap * 2 : 64;
+                    struct hlo_block **grown = NF_NEW_ARRAY(c->scratch, struct hlo_block *, to);
+                    if (n)
+                        memcpy(grown, blocks, n * sizeof *grown);
+                    blocks = grown;
+                    cap = to;
+                }
+                blocks[n++] = b;
+            }
+    }
+    uint8_t *state = nf_arena_alloc(c->scratch, (size_t)c->m->num_values + 1);
+    while (n--) {
+        struct hlo_block *b = blocks[n];
+        if (b->region->op->id == HLO_OP_MODULE)
+            continue;
+        merge_equal(c, b, &table, &table_cap);
+        int rc = order_block(c, b, state);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- 5 ---- */
+
+void hlo__number_values(struct hlo_module *m)
+{
+    uint32_t n = 0, ops = 0;
+    struct hlo_walk w = hlo_walk_of(m->op);
+    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        ops++;
+        for (uint32_t i = 0; i < op->num_results; i++)
+            op->results[i].id = n++;
+        for (uint16_t r = 0; r < op->num_regions; r++)
+            HLO_FOR_BLOCKS(b, op->regions[r])
+                for (uint32_t i = 0; i < b->num_args; i++)
+                    b->args[i]->id = n++;
+    }
+    m->num_values = n;
+    m->num_ops = ops + 1;
+}
+
+static int64_t count_attr(const struct hlo_module *m, struct nf_str name)
+{
+    const struct hlo_attr *a = hlo_op_discardable(m->op, name);
+    return a && a->kind == HLO_ATTR_INT && a->i > 0 ? a->i : 1;
+}
+
+static bool any_mesh_of_many(const struct hlo_module *m)
+{
+    HLO_FOR_OPS(op, hlo_module_block(m))
+        if (op->id == HLO_OP_SDY_MESH) {
+            const struct hlo_attr *a = hlo_op_attr(op, HLO_A_mesh);
+            /* ["x"=4]: any size other than 1 */
+            for (size_t i = 0; a && a->kind == HLO_ATTR_OPAQUE && i + 1 < a->str.len; i++)
+                if (a->str.data[i] == '=' && !(a->str.data[i + 1] == '1' && (i + 2 == a->str.len || a->str.data[i + 2] < '0' || a->str.data[i + 2] > '9')))
+                    return true;
+        }
+    return false;
+}
+
+int hlo_canonicalise(struct hlo_module *m, struct nf_error *err)
+{
+    struct canon c = {.m = m, .err = err, .scratch = nf_arena_new(0)};
+    c.devices = count_attr(m, NF_STR("mhlo.num_partitions")) * count_attr(m, NF_STR("mhlo.num_replicas"));
+    if (any_mesh_of_many(m))
+        c.devices = NF_MAX(c.devices, 2);
+    order_functions(&c);
+    hlo_op_set_attr(m->op, HLO_A_sym_name, NULL);
+    hlo_op_set_attr(m->op, HLO_A_sym_visibility, NULL);
+    clean_attrs(&c, m->op);
+    struct hlo_walk w = hlo_walk_of(m->op);
+    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        if (op->id == HLO_OP_SDY_MESH && c.devices == 1) {
+            hlo_op_erase(op);
+            continue;
+        }
+        clean_attrs(&c, op);
+    }
+    HLO_FOR_OPS(op, hlo_module_block(m))
+        if (op->id == HLO_OP_FUNC)
+            place_constants(&c, op);
+    int rc = order_blocks(&c);
+    if (!rc)
+        hlo__number_values(m);
+    nf_arena_free(c.scratch);
+    return rc;
+}

@@ -1,0 +1,170 @@
+/* components.c: key and explanation material from the canonical form.
+ *
+ * The key is SHA-256 over a version word and the canonical print in which every constant above 32 bytes stands as the SHA-256 of
+ * its bytes (and its type), so that large constants are hashed once and never spelled out. */
+#include "pipeline/hlo/hlo_internal.h"
+#include "pipeline/hlo/print_internal.h"
+
+#define KEY_VERSION "neffd stablehlo canonical 1"
+
+int hlo_print_canonical(const struct hlo_module *m, struct nf_buf *out) { return hlo__print_module_to(m, HLO_CANONICAL, false, false, out); }
+
+int hlo_key(struct hlo_module *m, struct nf_digest *ret_key, struct nf_error *err)
+{
+    struct nf_buf text = NF_BUF_INIT;
+    int rc = hlo__print_module_to(m, HLO_CANONICAL, false, true, &text);
+    if (rc) {
+        nf_buf_done(&text);
+        return nf_fail(err, rc, "no memory for the canonical form");
+    }
+    struct nf_sha256 s;
+    nf_sha256_init(&s);
+    nf_sha256_add_field(&s, NF_STR(KEY_VERSION));
+    nf_sha256_add_field(&s, nf_buf_str(&text));
+    *ret_key = nf_sha256_end(&s);
+    nf_buf_done(&text);
+    return 0;
+}
+
+/* The innermost file position of a location, else its name; false if it has neither. */
+static bool loc_text(const struct hlo_attr *a, struct nf_buf *out, unsigned depth)
+{
+    if (!a || a->kind != HLO_ATTR_LOCATION || depth > 64)
+        return false;
+    const struct hlo_loc *l = a->loc;
+    switch (l->kind) {
+    case HLO_LOC_UNKNOWN:
+        return false;
+    case HLO_LOC_FILE:
+        nf_buf_add_str(out, l->name);
+        nf_buf_addf(out, ":%u:%u", l->line, l->col);
+        return true;
+    case HLO_LOC_NAME:
+        if (l->num_children && loc_text(l->children[0], out, depth + 1))
+            return true;
+        nf_buf_add_str(out, l->name);
+        return true;
+    case HLO_LOC_CALLSITE:
+    case HLO_LOC_FUSED:
+        for (uint32_t i = 0; i < l->num_children; i++)
+            if (loc_text(l->children[i], out, depth + 1))
+                return true;
+        return false;
+    }
+    return false;
+}
+
+static struct nf_str keep(struct hlo_module *m, struct nf_buf *b)
+{
+    struct nf_str s = nf_arena_str(m->arena, nf_buf_str(b));
+    nf_buf_clear(b);
+    return s;
+}
+
+static struct hlo_value_component value_component(struct hlo_module *m, const struct hlo_type *t, const struct hlo_attr *dicts, uint32_t i, struct nf_buf *b)
+{
+    hlo_type_print(t, b);
+    if (dicts && dicts->kind == HLO_ATTR_ARRAY && i < dicts->array.n && dicts->array.v[i]->kind == HLO_ATTR_DICT && dicts->array.v[i]->dict.n) {
+        nf_buf_add_char(b, ' ');
+        hlo_attr_print(dicts->array.v[i], b);
+    }
+    struct hlo_value_component c = {.text = keep(m, b)};
+    c.digest = nf_digest_of(c.text.data, c.text.len);
+    return c;
+}
+
+/* "stablehlo.add %1, %2 {a = 1}" without types; constants without their value. */
+static void op_line(const struct hlo_op *op, struct nf_buf *b)
+{
+    const struct hlo_op_info *info = hlo_op_info((enum hlo_op_id)op->id);
+    bool constant = op->id == HLO_OP_CONSTANT || op->id == HLO_OP_CHLO_CONSTANT;
+    nf_buf_add_str(b, hlo_op_name(op));
+    if (op->id == HLO_OP_FUNC)
+        nf_buf_addf(b, " @%.*s", NF_STR_ARG(hlo_func_name(op)));
+    for (uint32_t i = 0; i < op->num_operands; i++) {
+        nf_buf_add_c(b, i ? ", %" : " %");
+        hlo__print_i64(op->operands[i].value->id, b);
+    }
+    const char *sep = " {";
+    for (int i = 0; i < info->num_attrs && op->id != HLO_OP_FUNC; i++) {
+        if (!op->attrs[i] || (constant && i == 0))
+            continue;
+        nf_buf_add_c(b, sep);
+        sep = ", ";
+        nf_buf_add_c(b, info->attrs[i].name);
+        nf_buf_add_c(b, " = ");
+        hlo_attr_print(op->attrs[i], b);
+    }
+    for (uint32_t i = 0; i < op->num_dict; i++) {
+        nf_buf_add_c(b, sep);
+        sep = ", ";
+        hlo__print_dict_body(&op->dict[i], 1, b);
+    }
+    if (sep[0] == ',')
+        nf_buf_add_char(b, '}');
+}
+
+int hlo_components(struct hlo_module *m, struct hlo_components *ret, struct nf_error *err)
+{
+    struct hlo_components c = {0};
+    int rc = hlo_key(m, &c.key, err);
+    if (rc)
+        return rc;
+    struct nf_buf b = NF_BUF_INIT;
+    const struct hlo_op *entry = hlo_module_entry(m);
+    const struct hlo_type *t = entry ? hlo_func_type(entry) : NULL;
+    if (t) {
+        c.num_inputs = t->num_inputs;
+        c.num_outputs = t->num_types - t->num_inputs;
+        c.inputs = NF_NEW_ARRAY(m->arena, struct hlo_value_component, c.num_inputs + 1);
+        c.outputs = NF_NEW_ARRAY(m->arena, struct hlo_value_component, c.num_outputs + 1);
+        for (uint32_t i = 0; i < c.num_inputs; i++)
+            c.inputs[i] = value_component(m, t->types[i], hlo_op_attr(entry, HLO_A_arg_attrs), i, &b);
+        for (uint32_t i = 0; i < c.num_outputs; i++)
+            c.outputs[i] = value_component(m, t->types[t->num_inputs + i], hlo_op_attr(entry, HLO_A_res_attrs), i, &b);
+    }
+    size_t ops = 0, constants = 0;
+    struct hlo_walk w = hlo_walk_of(m->op);
+    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        ops++;
+        constants += op->id == HLO_OP_CONSTANT || op->id == HLO_OP_CHLO_CONSTANT;
+    }
+    c.ops = NF_NEW_ARRAY(m->arena, struct hlo_op_component, ops + 2);
+    c.constants = NF_NEW_ARRAY(m->arena, struct hlo_value_component, constants + 1);
+    struct nf_sha256 s;
+    nf_sha256_init(&s);
+    nf_sha256_add_field(&s, NF_STR(KEY_VERSION));
+    /* attributes of the module are the first line */
+    op_line(m->op, &b);
+    c.ops[c.num_ops].line = keep(m, &b);
+    nf_sha256_add_field(&s, c.ops[c.num_ops++].line);
+    w = hlo_walk_of(m->op);
+    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        struct hlo_op_component *o = &c.ops[c.num_ops++];
+        op_line(op, &b);
+        o->line = keep(m, &b);
+        nf_sha256_add_field(&s, o->line);
+        if (!loc_text(hlo_op_loc(m, op), &b, 0)) {
+            char where[48];
+            nf_buf_add_c(&b, hlo_op_where(m, op, where, sizeof where));
+        }
+        o->location = keep(m, &b);
+        if (op->id != HLO_OP_CONSTANT && op->id != HLO_OP_CHLO_CONSTANT)
+            continue;
+        const struct hlo_attr *a = op->attrs[0];
+        struct hlo_value_component *k = &c.constants[c.num_constants++];
+        hlo_type_print(op->results[0].type, &b);
+        k->text = keep(m, &b);
+        if (a && a->kind == HLO_ATTR_DENSE) {
+            k->digest = *hlo_attr_digest(m, a);
+        } else if (a) {
+            hlo_attr_print(a, &b);
+            k->digest = nf_digest_of(b.data, b.len);
+            nf_buf_clear(&b);
+        }
+    }
+    c.structure = nf_sha256_end(&s);
+    nf_buf_done(&b);
+    *ret = c;
+    return 0;
+}

@@ -1,0 +1,40 @@
+/* print_internal.h: the printer's pieces. */
+#ifndef NEFFD_PIPELINE_HLO_PRINT_INTERNAL_H
+#define NEFFD_PIPELINE_HLO_PRINT_INTERNAL_H
+
+#include "pipeline/hlo/hlo_internal.h"
+
+struct print_name {
+    uint32_t prefix;       /* 0 "", 1 "arg", else hlo__print_prefix */
+    uint32_t number;       /* UINT32_MAX: none */
+};
+
+struct hlo_printer {
+    const struct hlo_module *m;
+    struct nf_buf *out;
+    enum hlo_style style;
+    bool locations;
+    bool digests;          /* large constants by their SHA-256: for keys */
+    unsigned indent;
+    struct print_name *names;      /* by value id */
+    struct nf_str *types;          /* spelled types, by type id; malloc'd with type_text */
+    size_t num_types;
+};
+
+void hlo__attr_print_in(const struct hlo_attr *a, const char *dialect, bool hex, struct nf_buf *out);
+bool hlo__conv_regular(const struct hlo_conv *c);
+void hlo__print_conv_dims(const struct hlo_conv *c, struct nf_buf *out);
+void hlo__print_dot_algorithm(const struct hlo_dot_algorithm *a, struct nf_buf *out);
+
+void hlo__print_value(struct hlo_printer *p, const struct hlo_value *v);
+void hlo__print_type(struct hlo_printer *p, const struct hlo_type *t);
+void hlo__print_attr(struct hlo_printer *p, const struct hlo_op *op, const struct hlo_attr *a);
+void hlo__print_op(struct hlo_printer *p, const struct hlo_op *op);
+/* " {a = 1}" of the dictionary and those slots that are set, not in `done` (a bit each) and not at their default; nothing if empty. */
+void hlo__print_op_dict(struct hlo_printer *p, const struct hlo_op *op, uint32_t done, const char *before);
+void hlo__print_region(struct hlo_printer *p, const struct hlo_region *r, bool label);   /* "{ ... }" */
+/* The pretty form behind the mnemonic; false if this operation cannot be spelled that way (nothing printed). */
+bool hlo__print_form(struct hlo_printer *p, const struct hlo_op *op);
+int hlo__print_module_to(const struct hlo_module *m, enum hlo_style style, bool locations, bool digests, struct nf_buf *out);
+
+#endif
