@@ -1,0 +1,295 @@
+/* neffopt: the pipeline's tool: reads a program, checks it, prints it in any form, runs passes, and judges test files. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/tools/neffopt.h"
+
+#include <getopt.h>
+#include <unistd.h>
+
+enum action { ACT_NONE, ACT_PRINT, ACT_GENERIC, ACT_CANONICAL, ACT_KEY, ACT_VERIFY, ACT_CHECK, ACT_LIST_OPS };
+
+struct options {
+    enum action action;
+    const char *input, *output, *kind;
+    bool json, debug_info, stats;
+    struct check_options check;
+};
+
+static const char usage_text[] =
+    "usage: neffopt FILE|- --print|--print-generic|--canonical|--key|--verify [-o OUT] [--stats] [--debug-info] [--input-kind K] [--json]\n"
+    "       neffopt --check PATH... [--target evaluator|cpu] [--list] [--json] [--jobs N] [--time-limit S]\n"
+    "       neffopt --list-ops\n"
+    "\n"
+    "  --print            the program as StableHLO's tools print it\n"
+    "  --print-generic    every operation in MLIR's generic form\n"
+    "  --canonical        the canonical form, which the key covers\n"
+    "  --key              64 hex digits that equal programs share; with --json the parts it is made of\n"
+    "  --verify           nothing but the verdict\n"
+    "  --debug-info       print locations\n"
+    "  --stats            counts and times to stderr\n"
+    "  -o, --output OUT   write there instead of to stdout\n"
+    "  --input-kind K     text, bytecode, hlo; by default it is found from the bytes\n"
+    "  --check PATH...    judge the cases in files and folders; exit 0 only if none fails\n"
+    "  --jobs N           child processes for --check (2)\n"
+    "  --time-limit S     seconds for one case (60)\n"
+    "  --list             name the cases of --check instead of running them\n"
+    "  --list-ops         the operations that neffopt knows\n"
+    "  --json             JSON on stdout\n"
+    "  --help, --version\n";
+
+static int usage(const char *fmt, const char *what)
+{
+    fprintf(stderr, "neffopt: usage: ");
+    fprintf(stderr, strcmp(fmt, "unknown") == 0 ? "unknown option %s\n" : strcmp(fmt, "needs") == 0 ? "%s needs a value\n" : "%s\n", what);
+    fprintf(stderr, "hint: neffopt --help\n");
+    return 2;
+}
+
+static int fail_with(const struct options *o, const struct nf_error *err)
+{
+    if (o->json) {
+        struct nf_buf b = NF_BUF_INIT;
+        nf_buf_add_c(&b, "{\"error\":{\"code\":");
+        json_string(nf_str_c(nf_status_name(err->code)), &b);
+        nf_buf_add_c(&b, ",\"message\":");
+        json_string(nf_str_c(err->message), &b);
+        nf_buf_add_c(&b, ",\"location\":");
+        json_string(nf_str_c(err->location), &b);
+        nf_buf_add_c(&b, ",\"hint\":");
+        json_string(nf_str_c(err->hint), &b);
+        nf_buf_add_c(&b, "}}\n");
+        fwrite(b.data, 1, b.len, stdout);
+        nf_buf_done(&b);
+    } else {
+        nf_error_print("neffopt", err);
+    }
+    return nf_status_exit(err->code);
+}
+
+static int emit(const struct options *o, const struct nf_buf *b)
+{
+    struct nf_error err = {0};
+    if (b->failed) {
+        nf_fail(&err, NF_ENOMEM, "no memory for the output");
+        return fail_with(o, &err);
+    }
+    if (o->output && strcmp(o->output, "-") != 0) {
+        if (nf_file_replace(o->output, nf_buf_str(b), 0644, &err))
+            return fail_with(o, &err);
+        return 0;
+    }
+    int rc = nf_fd_write_all(STDOUT_FILENO, b->data, b->len);
+    if (rc) {
+        nf_fail(&err, rc, "cannot write the output");
+        return fail_with(o, &err);
+    }
+    return 0;
+}
+
+static void component(struct nf_buf *b, const char **sep, const char *kind, size_t number, bool numbered, struct nf_str value)
+{
+    nf_buf_addf(b, "%s{\"component\":\"%s\",\"name\":\"", *sep, kind);
+    *sep = ",";
+    if (numbered)
+        nf_buf_addf(b, "%zu", number);
+    nf_buf_add_c(b, "\",\"value\":");
+    json_string(value, b);
+    nf_buf_add_char(b, '}');
+}
+
+static int print_key(const struct options *o, struct hlo_module *m, struct nf_str bytes)
+{
+    struct nf_error err = {0};
+    struct nf_buf b = NF_BUF_INIT;
+    char hex[NF_DIGEST_HEX], more[NF_DIGEST_HEX];
+    int rc;
+    if (!o->json) {
+        struct nf_digest key;
+        if ((rc = hlo_key(m, &key, &err)))
+            return fail_with(o, &err);
+        nf_buf_addf(&b, "%s\n", nf_digest_hex(&key, hex));
+    } else {
+        struct hlo_components c;
+        if ((rc = hlo_components(m, &c, &err)))
+            return fail_with(o, &err);
+        struct nf_digest front = nf_digest_of(bytes.data, bytes.len);
+        const char *sep = "";
+        nf_buf_add_c(&b, "{\"file\":");
+        json_string(nf_str_c(o->input), &b);
+        nf_buf_addf(&b, ",\"front_key\":\"%s\",\"canonical_key\":\"%s\",\"components\":[", nf_digest_hex(&front, hex), nf_digest_hex(&c.key, more));
+        for (size_t i = 0; i < c.num_inputs; i++)
+            component(&b, &sep, "input", i, true, c.inputs[i].text);
+        for (size_t i = 0; i < c.num_outputs; i++)
+            component(&b, &sep, "output", i, true, c.outputs[i].text);
+        for (size_t i = 0; i < c.num_constants; i++)
+            component(&b, &sep, "constant", i, true, nf_str_c(nf_arena_printf(m->arena, "%.*s %s", (int)NF_MIN(c.constants[i].text.len, (size_t)200), c.constants[i].text.data,
+                                                                               nf_digest_hex(&c.constants[i].digest, hex))));
+        component(&b, &sep, "structure", 0, false, nf_str_c(nf_digest_hex(&c.structure, hex)));
+        nf_buf_add_c(&b, "]}\n");
+    }
+    rc = emit(o, &b);
+    nf_buf_done(&b);
+    return rc;
+}
+
+static int run(const struct options *o)
+{
+    struct nf_error err = {0};
+    struct nf_buf text = NF_BUF_INIT, out = NF_BUF_INIT;
+    struct nf_arena *arena = nf_arena_new(0);
+    struct hlo_module *m = NULL;
+    int rc;
+    if (strcmp(o->input, "-") == 0) {
+        rc = nf_fd_read_all(STDIN_FILENO, UINT32_MAX, &text);
+        if (rc)
+            nf_fail(&err, rc, "cannot read the standard input");
+    } else {
+        rc = nf_file_read(o->input, UINT32_MAX, &text, &err);
+    }
+    int64_t t0 = nf_now_ns(), t1 = t0, t2 = t0, t3 = t0;
+    if (!rc) {
+        enum pipe_kind kind = pipe_kind_sniff(nf_buf_str(&text));
+        if (o->kind)
+            kind = strcmp(o->kind, "text") == 0 ? PIPE_KIND_STABLEHLO_TEXT : strcmp(o->kind, "bytecode") == 0 ? PIPE_KIND_STABLEHLO_BYTECODE : strcmp(o->kind, "hlo") == 0 ? PIPE_KIND_HLO_PROTO : PIPE_KIND_UNKNOWN;
+        if (nf_str_trim(nf_buf_str(&text)).len == 0)
+            rc = nf_fail(&err, NF_EGRAPH, "the input is empty");
+        else if (kind == PIPE_KIND_UNKNOWN)
+            rc = nf_fail(&err, NF_EGRAPH, "the input is none of the kinds that are read");
+        else if (kind != PIPE_KIND_STABLEHLO_TEXT)
+            rc = nf_fail(&err, NF_EUNSUPPORTED, "input of kind %s is not read yet", pipe_kind_name(kind));
+        else
+            rc = hlo_parse(nf_buf_str(&text), NULL, arena, &m, &err);
+    }
+    t1 = nf_now_ns();
+    if (!rc)
+        rc = hlo_verify(m, &err);
+    t2 = nf_now_ns();
+    if (!rc && (o->action == ACT_CANONICAL || o->action == ACT_KEY))
+        rc = hlo_canonicalise(m, &err);
+    t3 = nf_now_ns();
+    if (rc) {
+        if (err.location[0] && strcmp(o->input, "-") != 0) {
+            char place[256];
+            nf_format(place, sizeof place, "%s", err.location);
+            nf_error_location(&err, "%s:%s", o->input, place);
+        }
+        rc = fail_with(o, &err);
+    } else if (o->action == ACT_KEY) {
+        rc = print_key(o, m, nf_buf_str(&text));
+    } else if (o->action == ACT_VERIFY) {
+        if (o->json)
+            printf("{\"file\":\"%s\",\"valid\":true}\n", o->input);
+    } else {
+        struct hlo_print_options p = {.style = o->action == ACT_PRINT ? HLO_PRETTY : o->action == ACT_GENERIC ? HLO_GENERIC : HLO_CANONICAL, .locations = o->debug_info};
+        hlo_print_with(m, &p, &out);
+        rc = emit(o, &out);
+    }
+    if (o->stats && m) {
+        int64_t t4 = nf_now_ns();
+        fprintf(stderr, "neffopt: %zu bytes, %u operations, %u values, %zu bytes of memory; parse %.2f ms, verify %.2f ms, canonical %.2f ms, print %.2f ms\n", text.len, m->num_ops,
+                m->num_values, nf_arena_bytes(arena), (double)(t1 - t0) / 1e6, (double)(t2 - t1) / 1e6, (double)(t3 - t2) / 1e6, (double)(t4 - t3) / 1e6);
+    }
+    nf_buf_done(&text);
+    nf_buf_done(&out);
+    nf_arena_free(arena);
+    return rc;
+}
+
+static int list_ops(bool json)
+{
+    for (int i = 0; i < HLO_OP_MAX; i++) {
+        if (i == HLO_OP_UNKNOWN)
+            continue;
+        const struct hlo_op_info *info = hlo_op_info((enum hlo_op_id)i);
+        if (json) {
+            printf("{\"name\":\"%s\",\"tier\":%d,\"attributes\":[", info->name, info->tier);
+            for (int a = 0; a < info->num_attrs; a++)
+                printf("%s\"%s\"", a ? "," : "", info->attrs[a].name);
+            printf("]}\n");
+        } else {
+            printf("%s\n", info->name);
+        }
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    enum { O_PRINT = 256, O_GENERIC, O_CANONICAL, O_KEY, O_VERIFY, O_CHECK, O_LIST_OPS, O_JSON, O_JOBS, O_TIME_LIMIT, O_LIST, O_TARGET, O_STATS, O_DEBUG, O_KIND, O_HELP, O_VERSION };
+    static const struct option longs[] = {
+        {"print", no_argument, NULL, O_PRINT}, {"print-generic", no_argument, NULL, O_GENERIC}, {"canonical", no_argument, NULL, O_CANONICAL},
+        {"key", no_argument, NULL, O_KEY}, {"verify", no_argument, NULL, O_VERIFY}, {"check", no_argument, NULL, O_CHECK},
+        {"list-ops", no_argument, NULL, O_LIST_OPS}, {"json", no_argument, NULL, O_JSON}, {"jobs", required_argument, NULL, O_JOBS},
+        {"time-limit", required_argument, NULL, O_TIME_LIMIT}, {"list", no_argument, NULL, O_LIST}, {"target", required_argument, NULL, O_TARGET},
+        {"stats", no_argument, NULL, O_STATS}, {"debug-info", no_argument, NULL, O_DEBUG}, {"input-kind", required_argument, NULL, O_KIND},
+        {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, O_HELP}, {"version", no_argument, NULL, O_VERSION}, {NULL, 0, NULL, 0}};
+    struct options o = {.check = {.jobs = 2, .time_limit_s = 60}};
+    int64_t number;
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, ":o:", longs, NULL)) != -1;) {
+        enum action act = ACT_NONE;
+        switch (c) {
+        case O_PRINT: act = ACT_PRINT; break;
+        case O_GENERIC: act = ACT_GENERIC; break;
+        case O_CANONICAL: act = ACT_CANONICAL; break;
+        case O_KEY: act = ACT_KEY; break;
+        case O_VERIFY: act = ACT_VERIFY; break;
+        case O_CHECK: act = ACT_CHECK; break;
+        case O_LIST_OPS: act = ACT_LIST_OPS; break;
+        case O_JSON: o.json = o.check.json = true; break;
+        case O_LIST: o.check.list = true; break;
+        case O_STATS: o.stats = true; break;
+        case O_DEBUG: o.debug_info = true; break;
+        case O_KIND:
+            if (strcmp(optarg, "text") != 0 && strcmp(optarg, "bytecode") != 0 && strcmp(optarg, "hlo") != 0)
+                return usage("", "--input-kind is text, bytecode or hlo");
+            o.kind = optarg;
+            break;
+        case 'o': o.output = optarg; break;
+        case O_JOBS:
+            if (nf_str_to_i64(nf_str_c(optarg), &number) || number < 1 || number > 256)
+                return usage("", "--jobs is a number from 1 to 256");
+            o.check.jobs = (int)number;
+            break;
+        case O_TIME_LIMIT:
+            if (nf_str_to_double(nf_str_c(optarg), &o.check.time_limit_s) || !(o.check.time_limit_s > 0) || o.check.time_limit_s > 86400)
+                return usage("", "--time-limit is a number of seconds");
+            break;
+        case O_TARGET:
+            if (strcmp(optarg, "evaluator") != 0 && strcmp(optarg, "cpu") != 0)
+                return usage("", "--target is evaluator or cpu");
+            o.check.cpu = strcmp(optarg, "cpu") == 0;
+            break;
+        case O_HELP:
+            fputs(usage_text, stdout);
+            return 0;
+        case O_VERSION:
+            printf("neffopt %s\n", NEFFD_VERSION);
+            return 0;
+        case ':':
+            return usage("needs", argv[optind - 1]);
+        default:
+            return usage("unknown", argv[optind - 1]);
+        }
+        if (act != ACT_NONE && o.action != ACT_NONE && act != o.action)
+            return usage("", "one action at a time");
+        if (act != ACT_NONE)
+            o.action = act;
+    }
+    if (o.action == ACT_LIST_OPS)
+        return optind == argc ? list_ops(o.json) : usage("", "--list-ops takes no file");
+    if (o.action == ACT_NONE)
+        return usage("", "say what to do, e.g. --print");
+    if (o.action == ACT_CHECK) {
+        if (optind == argc)
+            return usage("", "--check needs files or folders");
+        o.check.paths = (const char *const *)argv + optind;
+        o.check.num_paths = (size_t)(argc - optind);
+        return neffopt_check(&o.check);
+    }
+    if (optind + 1 != argc)
+        return usage("", "give one FILE, or - for the standard input");
+    o.input = argv[optind];
+    return run(&o);
+}

@@ -1,0 +1,38 @@
+/* neffopt.h: the parts of neffopt. */
+#ifndef NEFFD_PIPELINE_TOOLS_NEFFOPT_H
+#define NEFFD_PIPELINE_TOOLS_NEFFOPT_H
+
+#include "base/str.h"
+#include "pipeline/hlo/hlo.h"
+
+struct check_options {
+    const char *const *paths;
+    size_t num_paths;
+    bool json, list, cpu;
+    int jobs;
+    double time_limit_s;      /* of one case */
+};
+/* Judges all cases below the paths and prints the report; returns the exit code. */
+int neffopt_check(const struct check_options *o);
+
+/* One case: a section of a file. */
+enum verdict { VERDICT_PASS, VERDICT_FAIL, VERDICT_SKIP };
+struct case_result {
+    enum verdict verdict;
+    unsigned line;            /* of the failure, in the file */
+    unsigned checks;          /* check operations that ran */
+    char reason[600];
+};
+struct case_input {
+    const char *path;         /* of the file */
+    struct nf_str text;       /* the section */
+    unsigned first_line;
+    bool cpu;
+};
+void neffopt_case(const struct case_input *in, struct case_result *out);
+/* X.mlir.bc: reads it and compares with the text beside it, or expects it to be refused (invalid_*). */
+void neffopt_case_bytecode(const char *path, struct case_result *out);
+
+void json_string(struct nf_str s, struct nf_buf *out);
+
+#endif

@@ -1,0 +1,191 @@
+/* neffopt_case.c: judging one case of --check.
+ *
+ *   with `expected-error` annotations    it must be rejected, and the error's line is one that an annotation names
+ *   with check.* calls                   it must evaluate, at least one check must run, and all hold
+ *   else                                 it must parse, verify and print to a fixed point */
+#include "pipeline/tools/neffopt.h"
+
+#include "base/file.h"
+
+struct expectations {
+    unsigned lines[64];
+    size_t n;
+};
+
+/* "expected-error@+1 {{..}}", "@-2", "@below", "@above", "@12" or none: the line itself */
+static void find_expectations(struct nf_str text, unsigned first_line, struct expectations *e)
+{
+    unsigned line = first_line;
+    while (text.len) {
+        struct nf_str l = nf_str_cut(&text, '\n');
+        const char *at = l.len ? memmem(l.data, l.len, "expected-error", 14) : NULL;
+        const char *comment = l.len ? memmem(l.data, l.len, "//", 2) : NULL;
+        if (at && comment && comment < at && e->n < NF_ARRAY_LEN(e->lines)) {
+            const char *s = at + 14, *end = l.data + l.len;
+            unsigned want = line;
+            if (end - s >= 3 && memcmp(s, "-re", 3) == 0)
+                s += 3;
+            while (s < end && *s == ' ')
+                s++;
+            if (s < end && *s == '@') {
+                int sign = 0;
+                s++;
+                if (end - s >= 5 && (memcmp(s, "below", 5) == 0 || memcmp(s, "above", 5) == 0)) {
+                    sign = s[0] == 'b' ? 1 : -1;
+                    /* the next line that is no annotation itself */
+                    struct nf_str rest = text;
+                    want = line + (unsigned)sign;
+                    while (sign > 0 && rest.len) {
+                        struct nf_str n = nf_str_trim(nf_str_cut(&rest, '\n'));
+                        if (!nf_str_starts(n, NF_STR("//")))
+                            break;
+                        want++;
+                    }
+                } else {
+                    if (s < end && (*s == '+' || *s == '-'))
+                        sign = *s++ == '+' ? 1 : -1;
+                    unsigned n = 0;
+                    for (; s < end && *s >= '0' && *s <= '9'; s++)
+                        n = n * 10 + (unsigned)(*s - '0');
+                    want = sign == 0 ? n : sign > 0 ? line + n : line - n;
+                }
+            }
+            e->lines[e->n++] = want;
+        }
+        line++;
+    }
+}
+
+static unsigned error_line(const struct nf_error *err)
+{
+    struct nf_str loc = nf_str_c(err->location), line = nf_str_cut(&loc, ':');
+    int64_t v;
+    return nf_str_to_i64(line, &v) == 0 ? (unsigned)v : 0;
+}
+
+static void fail(struct case_result *r, unsigned line, const char *fmt, ...) NF_PRINTF(3, 4);
+static void fail(struct case_result *r, unsigned line, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    r->verdict = VERDICT_FAIL;
+    r->line = line;
+    vsnprintf(r->reason, sizeof r->reason, fmt, ap);
+    va_end(ap);
+}
+
+static void rejected(const struct case_input *in, const struct expectations *e, int rc, const struct nf_error *err, struct case_result *r)
+{
+    if (!rc) {
+        fail(r, e->lines[0], "accepted, but an error is expected on line %u", e->lines[0]);
+        return;
+    }
+    unsigned line = error_line(err);
+    for (size_t i = 0; i < e->n; i++)
+        if (e->lines[i] == line)
+            return;
+    (void)in;
+    fail(r, line, "rejected on line %u, expected on line %u: %s", line, e->lines[0], err->message);
+}
+
+static void first_difference(struct nf_str a, struct nf_str b, char *out, size_t size)
+{
+    while (a.len && b.len) {
+        struct nf_str x = nf_str_cut(&a, '\n'), y = nf_str_cut(&b, '\n');
+        if (nf_str_eq(x, y))
+            continue;
+        x = nf_str_trim(x);
+        y = nf_str_trim(y);
+        nf_format(out, size, "'%.*s' became '%.*s'", (int)NF_MIN(x.len, (size_t)200), x.data, (int)NF_MIN(y.len, (size_t)200), y.data);
+        return;
+    }
+    nf_format(out, size, "one is longer");
+}
+
+/* Parses text printed by us and prints it in `style`. */
+static int again(struct nf_str text, enum hlo_style style, struct nf_buf *out, struct nf_error *err)
+{
+    struct nf_arena *arena = nf_arena_new(0);
+    struct hlo_module *m;
+    int rc = hlo_parse(text, NULL, arena, &m, err);
+    if (!rc)
+        rc = hlo_print(m, style, out);
+    nf_arena_free(arena);
+    return rc;
+}
+
+/* print(parse(x)) is a fixed point, through the generic form too. */
+static void fixed_point(const struct hlo_module *m, struct case_result *r)
+{
+    struct nf_buf pretty = NF_BUF_INIT, second = NF_BUF_INIT, generic = NF_BUF_INIT, third = NF_BUF_INIT;
+    struct nf_error err = {0};
+    char where[440];
+    if (hlo_print(m, HLO_PRETTY, &pretty) || hlo_print(m, HLO_GENERIC, &generic))
+        fail(r, 0, "printing failed");
+    else if (again(nf_buf_str(&pretty), HLO_PRETTY, &second, &err))
+        fail(r, 0, "the printed form does not parse: %s: %s", err.location, err.message);
+    else if (!nf_str_eq(nf_buf_str(&pretty), nf_buf_str(&second))) {
+        first_difference(nf_buf_str(&pretty), nf_buf_str(&second), where, sizeof where);
+        fail(r, 0, "printing is no fixed point: %s", where);
+    } else if (again(nf_buf_str(&generic), HLO_PRETTY, &third, &err))
+        fail(r, 0, "the generic form does not parse: %s: %s", err.location, err.message);
+    else if (!nf_str_eq(nf_buf_str(&pretty), nf_buf_str(&third))) {
+        first_difference(nf_buf_str(&pretty), nf_buf_str(&third), where, sizeof where);
+        fail(r, 0, "the generic form is not the same module: %s", where);
+    }
+    nf_buf_done(&pretty);
+    nf_buf_done(&second);
+    nf_buf_done(&generic);
+    nf_buf_done(&third);
+}
+
+/* The canonical form reads back to a module of the same canonical form. */
+static void canonical_point(struct hlo_module *m, struct case_result *r)
+{
+    struct nf_buf first = NF_BUF_INIT, second = NF_BUF_INIT;
+    struct nf_error err = {0};
+    struct nf_arena *arena = nf_arena_new(0);
+    struct hlo_module *back;
+    char where[440];
+    if (hlo_canonicalise(m, &err) || hlo_print_canonical(m, &first))
+        fail(r, 0, "no canonical form: %s", err.message);
+    else if (hlo_parse(nf_buf_str(&first), NULL, arena, &back, &err) || hlo_verify(back, &err) || hlo_canonicalise(back, &err) || hlo_print_canonical(back, &second))
+        fail(r, 0, "the canonical form does not read back: %s: %s", err.location, err.message);
+    else if (!nf_str_eq(nf_buf_str(&first), nf_buf_str(&second))) {
+        first_difference(nf_buf_str(&first), nf_buf_str(&second), where, sizeof where);
+        fail(r, 0, "the canonical form is no fixed point: %s", where);
+    }
+    nf_buf_done(&first);
+    nf_buf_done(&second);
+    nf_arena_free(arena);
+}
+
+void neffopt_case(const struct case_input *in, struct case_result *r)
+{
+    struct expectations e = {.n = 0};
+    struct nf_error err = {0};
+    struct hlo_module *m = NULL;
+    *r = (struct case_result){.verdict = VERDICT_PASS};
+    find_expectations(in->text, in->first_line, &e);
+    struct nf_arena *arena = nf_arena_new(0);
+    int rc = hlo_parse_section(in->text, in->first_line, NULL, arena, &m, &err);
+    if (!rc)
+        rc = hlo_verify(m, &err);
+    if (e.n) {
+        rejected(in, &e, rc, &err, r);
+    } else if (rc) {
+        fail(r, error_line(&err), "%s", err.message);
+    } else {
+        fixed_point(m, r);
+        if (r->verdict == VERDICT_PASS)
+            canonical_point(m, r);
+    }
+    nf_arena_free(arena);
+}
+
+void neffopt_case_bytecode(const char *path, struct case_result *r)
+{
+    (void)path;
+    *r = (struct case_result){.verdict = VERDICT_FAIL};
+    nf_format(r->reason, sizeof r->reason, "bytecode is not read yet");
+}
