@@ -311,20 +311,20 @@ static void place_constants(struct canon *c, struct hlo_op *func)
                 hlo_op_move(op, top, top->first);
             continue;
         }
-        /* a copy in each other block that uses it */
+        /* a copy in each other block that uses it; equal ones become one later */
+        struct hlo_block *last_block = NULL;
+        struct hlo_op *copy = NULL;
         for (struct hlo_operand *u = v->uses, *next; u; u = next) {
             next = u->next_use;
             struct hlo_block *b = u->user->block;
             if (!b || b == op->block)
                 continue;
-            struct hlo_op *copy = hlo_op_clone(c->m, op, NULL, 0);
-            hlo_block_insert(b, b->first, copy);
-            for (struct hlo_operand *same = u; same; same = next) { /* all uses in this block at once, as far as they stand together */
-                next = same->next_use;
-                if (same->user->block != b)
-                    break;
-                hlo_op_set_operand(same->user, hlo_operand_index(same), &copy->results[0]);
+            if (b != last_block) {
+                copy = hlo_op_clone(c->m, op, NULL, 0);
+                hlo_block_insert(b, b->first, copy);
+                last_block = b;
             }
+            hlo_op_set_operand(u->user, hlo_operand_index(u), &copy->results[0]);
         }
     }
 }

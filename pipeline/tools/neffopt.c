@@ -1,8 +1,9 @@
 /* neffopt: the pipeline's tool: reads a program, checks it, prints it in any form, runs passes, and judges test files. */
+#include "pipeline/tools/neffopt.h"
+
 #include "base/clock.h"
 #include "base/file.h"
 #include "pipeline/pipeline.h"
-#include "pipeline/tools/neffopt.h"
 
 #include <getopt.h>
 #include <unistd.h>
