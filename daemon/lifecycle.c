@@ -1,0 +1,301 @@
+/* lifecycle.c: the daemon's life: ready, SIGHUP, drain, end.
+ *
+ *     SIGTERM, SIGINT  drain: health says NOT_SERVING, the socket is closed, new calls on open connections get UNAVAILABLE
+ *                      (draining), running jobs go on up to drain_timeout, then are cancelled; exit 0
+ *     the second one   stop at once: every job is cancelled; exit 0
+ *     SIGHUP           the log is reopened, the configuration reread, compilers looked for anew
+ *
+ * The end: jobs -> workers (killed with all that descends from them) -> gRPC -> cache -> locks -> working directories -> the socket's
+ * lock. A supervisor is told READY, RELOADING, STOPPING and STATUS by the notify protocol of systemd, which is one datagram. */
+#include "daemon/lifecycle.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "daemon/hit.h"
+#include "daemon/job.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <uv.h>
+
+#define SAVE_MS 2000
+#define GRPC_GRACE_MS 2000
+
+enum phase { PHASE_RUN, PHASE_DRAIN, PHASE_WORKERS, PHASE_GRPC, PHASE_GONE };
+
+static struct {
+    enum phase phase;
+    uv_signal_t term, interrupt, hup;
+    uv_timer_t save, drain, grace;
+} life;
+
+/* ------------------------------------------------------------------------------------------------------------------ log */
+
+int lifecycle_log_open(const struct cfg *cfg, struct nf_error *err)
+{
+    return nf_log_open(cfg->log_file[0] ? cfg->log_file : NULL, (enum nf_log_level)cfg->log_level, cfg->log_format == CFG_LOG_JSON, err);
+}
+
+void lifecycle_signals_block(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    /* gRPC reads its settings from the environment: nobody else's are to count. */
+    unsetenv("GRPC_TRACE");
+    unsetenv("GRPC_POLL_STRATEGY");
+    setenv("GRPC_ENABLE_FORK_SUPPORT", "0", 1);
+    setenv("GRPC_VERBOSITY", "ERROR", 1);
+}
+
+/* --------------------------------------------------------------------------------------------------------------- limits */
+
+static uint64_t read_number(const char *path)
+{
+    struct nf_buf b = NF_BUF_INIT;
+    uint64_t v = 0;
+    if (nf_file_read(path, 4096, &b, NULL) == NF_OK && nf_str_to_u64(nf_str_trim(nf_buf_str(&b)), &v) < 0)
+        v = 0;
+    nf_buf_done(&b);
+    return v;
+}
+
+static uint64_t machine_memory(void)
+{
+    uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    const char *const limits[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    for (size_t i = 0; i < NF_ARRAY_LEN(limits); i++) {
+        uint64_t v = read_number(limits[i]);
+        if (v && v < bytes)
+            bytes = v;
+    }
+    return bytes;
+}
+
+void lifecycle_limits(struct daemon *d)
+{
+    cpu_set_t set;
+    unsigned cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+    const struct cfg *c = d->cfg;
+    unsigned workers = c->workers ? (unsigned)c->workers : cpus;
+    d->slots = c->compile_slots ? (unsigned)c->compile_slots : workers;
+    d->memory_limit_bytes = c->memory_limit ? c->memory_limit : machine_memory() / 4 * 3;
+}
+
+/* --------------------------------------------------------------------------------------------------------------- notify */
+
+static void notify(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    if (!path || (path[0] != '/' && path[0] != '@') || !nf_format(sun.sun_path, sizeof sun.sun_path, "%s", path))
+        return;
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path) + (path[0] == '/'));
+    if (path[0] == '@')
+        sun.sun_path[0] = '\0';
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&sun, len) < 0)
+        nf_log(NF_LOG_WARNING, "daemon", "the service manager cannot be told", "errno=%d", errno);
+    close(fd);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ end */
+
+static void on_closed(uv_handle_t *h) { (void)h; }
+
+/* gRPC is down: what is left keeps the loop running no longer. */
+static void close_rest(struct daemon *d)
+{
+    if (life.phase == PHASE_GONE)
+        return;
+    life.phase = PHASE_GONE;
+    srv_server_free(d->server);
+    d->server = NULL;
+    counters_save(&d->counters, d->store);
+    cache_store_close(d->store);   /* waits for its threads: what they still say is in the queue after this */
+    d->store = NULL;
+    lock_manager_free(d->lock_manager);
+    lock_dir_close(d->locks);
+    d->lock_manager = NULL;
+    d->locks = NULL;
+    post_queue_close(d->post);
+    job_table_free(d->jobs);
+    toolchains_close(d->toolchains);
+    estimates_close(d->estimates);
+    svc_admin_close(d);
+    uv_handle_t *handles[] = {(uv_handle_t *)&life.term, (uv_handle_t *)&life.interrupt, (uv_handle_t *)&life.hup, (uv_handle_t *)&life.save,
+                              (uv_handle_t *)&life.drain, (uv_handle_t *)&life.grace};
+    for (size_t i = 0; i < NF_ARRAY_LEN(handles); i++)
+        uv_close(handles[i], on_closed);
+    hit_done();
+}
+
+static void on_server_down(void *arg) { close_rest(arg); }
+
+static void on_grace(uv_timer_t *t)
+{
+    struct daemon *d = t->data;
+    srv_server_shutdown(d->server, true, NULL, NULL);
+}
+
+static void on_workers_gone(void *user)
+{
+    struct daemon *d = user;
+    d->workers = NULL;
+    life.phase = PHASE_GRPC;
+    uv_timer_start(&life.grace, on_grace, GRPC_GRACE_MS, 0);
+    srv_server_shutdown(d->server, false, on_server_down, d);
+}
+
+static void end_now(struct daemon *d)
+{
+    if (life.phase >= PHASE_WORKERS)
+        return;
+    life.phase = PHASE_WORKERS;
+    uv_timer_stop(&life.drain);
+    uv_timer_stop(&life.save);
+    notify("STOPPING=1");
+    job_cancel_all(d, NF_EDRAINING, "the daemon is shutting down");
+    worker_pool_close(d->workers, on_workers_gone, d);
+}
+
+static void on_drained(uv_timer_t *t) { end_now(t->data); }
+
+static void on_idle(struct daemon *d)
+{
+    (void)d;
+    /* Not from inside the last job's end: a moment later, when its answers are on their way. */
+    if (life.phase == PHASE_DRAIN)
+        uv_timer_start(&life.drain, on_drained, 20, 0);
+}
+
+static void on_drain_timeout(uv_timer_t *t)
+{
+    struct daemon *d = t->data;
+    nf_log(NF_LOG_WARNING, "daemon", "the drain ran out of time", "jobs=%zu", job_live(d->jobs));
+    end_now(d);
+}
+
+void daemon_drain(struct daemon *d, int64_t timeout_ns)
+{
+    if (life.phase != PHASE_RUN)
+        return;
+    life.phase = PHASE_DRAIN;
+    d->draining = true;
+    d->on_idle = on_idle;
+    size_t live = job_live(d->jobs);
+    nf_log(NF_LOG_INFO, "daemon", "draining", "jobs=%zu timeout_s=%lld", live, (long long)(timeout_ns / NF_SEC));
+    char text[96];
+    nf_format(text, sizeof text, "STOPPING=1\nSTATUS=draining, %zu jobs left", live);
+    notify(text);
+    listen_stop(d->listener);
+    svc_health_changed(d);
+    /* Also with nothing to wait for: the answer to Drain itself must get out. */
+    if (live)
+        uv_timer_start(&life.drain, on_drain_timeout, (uint64_t)(timeout_ns / NF_MS), 0);
+    else
+        uv_timer_start(&life.drain, on_drained, 20, 0);
+}
+
+void daemon_stop_now(struct daemon *d)
+{
+    listen_stop(d->listener);
+    d->draining = true;
+    end_now(d);
+}
+
+int lifecycle_finish(struct daemon *d)
+{
+    tree_kill(getpid(), false);
+    scratch_close(d->scratch);
+    listen_close(d->listener);
+    tree_instance_close(d->cfg->local_dir, d->marker, d->instance_fd);
+    uv_run(d->loop, UV_RUN_DEFAULT);
+    nf_log(NF_LOG_INFO, "daemon", "ended", "uptime_s=%lld", (long long)((nf_now_ns() - d->started_ns) / NF_SEC));
+    return 0;
+}
+
+void lifecycle_abandon(struct daemon *d)
+{
+    if (d->workers) {
+        worker_pool_close(d->workers, NULL, NULL);
+        tree_kill(getpid(), false);
+    }
+    cache_store_close(d->store);
+    scratch_close(d->scratch);
+    if (d->instance_fd >= 0)
+        tree_instance_close(d->cfg->local_dir, d->marker, d->instance_fd);
+    listen_close(d->listener);
+}
+
+/* -------------------------------------------------------------------------------------------------------------- signals */
+
+static void on_term(uv_signal_t *h, int signum)
+{
+    struct daemon *d = h->data;
+    nf_log(NF_LOG_INFO, "daemon", "signal", "name=%s", signum == SIGTERM ? "SIGTERM" : "SIGINT");
+    if (life.phase == PHASE_RUN)
+        daemon_drain(d, d->cfg->drain_timeout_ns);
+    else
+        daemon_stop_now(d);
+}
+
+static void on_hup(uv_signal_t *h, int signum)
+{
+    struct daemon *d = h->data;
+    struct nf_error err = {0};
+    struct cfg *next;
+    (void)signum;
+    notify("RELOADING=1");
+    if (cfg_load(&(struct cfg_sources){.program = "neffd", .argc = d->argc, .argv = d->argv}, &next, &err) < 0) {
+        nf_log(NF_LOG_ERROR, "daemon", "the configuration was not reread", "why=%s", nf_log_quote(err.message));
+    } else {
+        struct cfg *merged = cfg_reread(d->cfg, next);
+        for (size_t i = 0; cfg_warning(merged, i); i++)
+            nf_log(NF_LOG_WARNING, "daemon", "configuration", "text=%s", nf_log_quote(cfg_warning(merged, i)));
+        cfg_free(next);
+        cfg_free(d->cfg);
+        d->cfg = merged;
+        lifecycle_limits(d);
+        worker_pool_set_max(d->workers, d->slots + 2);
+        toolchains_refresh(d->toolchains);
+    }
+    if (lifecycle_log_open(d->cfg, &err) < 0)
+        nf_log(NF_LOG_ERROR, "daemon", "the log cannot be reopened", "why=%s", nf_log_quote(err.message));
+    nf_log(NF_LOG_INFO, "daemon", "reloaded", "file=%s", nf_log_quote(cfg_file(d->cfg)));
+    notify("READY=1");
+}
+
+static void on_save(uv_timer_t *t)
+{
+    struct daemon *d = t->data;
+    counters_save(&d->counters, d->store);
+    estimates_save(d->estimates);
+}
+
+int lifecycle_start(struct daemon *d, struct nf_error *err)
+{
+    uv_signal_init(d->loop, &life.term);
+    uv_signal_init(d->loop, &life.interrupt);
+    uv_signal_init(d->loop, &life.hup);
+    uv_timer_init(d->loop, &life.save);
+    uv_timer_init(d->loop, &life.drain);
+    uv_timer_init(d->loop, &life.grace);
+    life.term.data = life.interrupt.data = life.hup.data = life.save.data = life.drain.data = life.grace.data = d;
+    int rc = uv_signal_start(&life.term, on_term, SIGTERM);
+    rc = rc ? rc : uv_signal_start(&life.interrupt, on_term, SIGINT);
+    rc = rc ? rc : uv_signal_start(&life.hup, on_hup, SIGHUP);
+    if (rc)
+        return nf_fail(err, NF_EINTERNAL, "cannot take signals: %s", uv_strerror(rc));
+    uv_timer_start(&life.save, on_save, SAVE_MS, SAVE_MS);
+    nf_log(NF_LOG_INFO, "daemon", "ready", "version=%s pid=%d socket=%s cache_dir=%s local_dir=%s slots=%u start_ms=%lld", NEFFD_VERSION, (int)getpid(),
+           nf_log_quote(listen_address(d->listener)), nf_log_quote(d->cfg->cache_dir), nf_log_quote(d->cfg->local_dir), d->slots,
+           (long long)((nf_now_ns() - d->started_ns) / NF_MS));
+    notify("READY=1\nSTATUS=serving");
+    return NF_OK;
+}
