@@ -10,7 +10,7 @@ enum nf_status {
 #undef STATUS
 };
 #define NF_OK 0
-#define NF_ESTATUS_MAX 35 /* one past the largest number in status.def */
+#define NF_ESTATUS_MAX 37 /* one past the largest number in status.def */
 
 /* Whose fault a failure is. Values are those of neffd.v1.FailureClass. */
 enum nf_class {
