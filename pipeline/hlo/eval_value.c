@@ -93,21 +93,10 @@ struct ev_value *ev_tuple_new(uint32_t n, struct ev_value *const *parts)
 
 enum nf_dtype hlo_eval_dtype(const struct hlo_type *t)
 {
-    static const enum nf_dtype map[HLO_ELEM_MAX] = {
-        [HLO_ELEM_I1] = NF_DT_PRED, [HLO_ELEM_I2] = NF_DT_S2, [HLO_ELEM_I4] = NF_DT_S4, [HLO_ELEM_I8] = NF_DT_S8, [HLO_ELEM_I16] = NF_DT_S16,
-        [HLO_ELEM_I32] = NF_DT_S32, [HLO_ELEM_I64] = NF_DT_S64, [HLO_ELEM_UI2] = NF_DT_U2, [HLO_ELEM_UI4] = NF_DT_U4, [HLO_ELEM_UI8] = NF_DT_U8,
-        [HLO_ELEM_UI16] = NF_DT_U16, [HLO_ELEM_UI32] = NF_DT_U32, [HLO_ELEM_UI64] = NF_DT_U64, [HLO_ELEM_F4E2M1FN] = NF_DT_F4E2M1FN,
-        [HLO_ELEM_F6E2M3FN] = NF_DT_F6E2M3FN, [HLO_ELEM_F6E3M2FN] = NF_DT_F6E3M2FN, [HLO_ELEM_F8E3M4] = NF_DT_F8E3M4,
-        [HLO_ELEM_F8E4M3] = NF_DT_F8E4M3, [HLO_ELEM_F8E4M3FN] = NF_DT_F8E4M3FN, [HLO_ELEM_F8E4M3FNUZ] = NF_DT_F8E4M3FNUZ,
-        [HLO_ELEM_F8E4M3B11FNUZ] = NF_DT_F8E4M3B11, [HLO_ELEM_F8E5M2] = NF_DT_F8E5M2, [HLO_ELEM_F8E5M2FNUZ] = NF_DT_F8E5M2FNUZ,
-        [HLO_ELEM_F8E8M0FNU] = NF_DT_F8E8M0FNU, [HLO_ELEM_BF16] = NF_DT_BF16, [HLO_ELEM_F16] = NF_DT_F16, [HLO_ELEM_F32] = NF_DT_F32,
-        [HLO_ELEM_F64] = NF_DT_F64, [HLO_ELEM_TF32] = NF_DT_F32, [HLO_ELEM_C64] = NF_DT_C64, [HLO_ELEM_C128] = NF_DT_C128,
-        [HLO_ELEM_INDEX] = NF_DT_S64,
-    };
     if (t->kind != HLO_TYPE_TENSOR && t->kind != HLO_TYPE_UNRANKED && t->kind != HLO_TYPE_MEMREF && t->kind != HLO_TYPE_SCALAR)
         return NF_DT_NONE;
-    enum hlo_elem e = t->elem == HLO_ELEM_QUANT ? t->quant->storage : t->elem;
-    return (unsigned)e < HLO_ELEM_MAX ? map[e] : NF_DT_NONE;
+    enum hlo_elem e = hlo_type_storage(t);
+    return e == HLO_ELEM_INDEX ? NF_DT_S64 : hlo_elem_dtype(e);
 }
 
 int ev_constant_new(struct ev_run *run, const struct hlo_attr *dense, struct ev_value **ret, struct nf_error *err)

@@ -28,6 +28,7 @@ struct case_input {
     struct nf_str text;       /* the section */
     unsigned first_line;
     bool cpu;
+    double time_limit_s;
 };
 void neffopt_case(const struct case_input *in, struct case_result *out);
 /* X.mlir.bc: reads it and compares with the text beside it, or expects it to be refused (invalid_*). */

@@ -5,7 +5,11 @@
  *   else                                 it must parse, verify and print to a fixed point */
 #include "pipeline/tools/neffopt.h"
 
+#include "base/clock.h"
 #include "base/file.h"
+#include "pipeline/hlo/eval.h"
+
+#include <stdlib.h>
 
 struct expectations {
     unsigned lines[64];
@@ -160,6 +164,72 @@ static void canonical_point(struct hlo_module *m, struct case_result *r)
     nf_arena_free(arena);
 }
 
+/* Whether the section asks for an evaluation: a check operation, or a custom call of one. */
+static bool has_checks(const struct hlo_module *m)
+{
+    struct hlo_walk w = hlo_walk_of(m->op);
+    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        if (hlo_op_info((enum hlo_op_id)op->id)->dialect == HLO_DIALECT_CHECK)
+            return true;
+        if (op->id == HLO_OP_CUSTOM_CALL && nf_str_starts(hlo_op_string(op, HLO_A_call_target_name), NF_STR("check.")))
+            return true;
+    }
+    return false;
+}
+
+struct judge {
+    const struct hlo_module *m;
+    struct case_result *r;
+};
+
+static int on_check(void *user, const struct hlo_eval_check *check)
+{
+    struct judge *j = user;
+    uint32_t line, col;
+    j->r->checks++;
+    if (!check->passed && j->r->verdict == VERDICT_PASS) {
+        struct nf_str name = hlo_op_name(check->op);
+        hlo_pos_line(j->m, check->op->pos, &line, &col);
+        fail(j->r, line, "%.*s: %s", NF_STR_ARG(name), check->message);
+    }
+    return NF_OK;
+}
+
+/* @main, else every function without arguments; at least one check must run, and all must hold. */
+static void evaluate(const struct case_input *in, const struct hlo_module *m, struct case_result *r)
+{
+    struct judge j = {m, r};
+    struct hlo_eval_hooks hooks = {.user = &j, .check = on_check};
+    struct hlo_eval_options o = HLO_EVAL_OPTIONS_INIT;
+    struct hlo_eval *e;
+    struct nf_error err = {0};
+    o.hooks = &hooks;
+    o.deadline_ns = in->time_limit_s > 0 ? nf_now_ns() + (int64_t)(in->time_limit_s * 1e9) : 0;
+    if (hlo_eval_new(m, &o, &e, &err)) {
+        fail(r, error_line(&err), "%s", err.message);
+        return;
+    }
+    struct hlo_op *only = hlo_module_func(m, NF_STR("main"));
+    HLO_FOR_OPS(op, hlo_module_block(m)) {
+        if (op->id != HLO_OP_FUNC || (only && op != only) || !hlo_func_block(op))
+            continue;
+        struct nf_str name = hlo_func_name(op);
+        size_t n = hlo_eval_num_outputs(e, name);
+        if (hlo_eval_num_inputs(e, name))
+            continue;
+        struct rt_array *out = nf_alloc_array(n + 1, sizeof *out);
+        int rc = hlo_eval_run(e, name, NULL, 0, out, n, &err);
+        for (size_t i = 0; i < n && !rc; i++)
+            rt_array_done(&out[i]);
+        free(out);
+        if (rc && r->verdict == VERDICT_PASS)
+            fail(r, error_line(&err), "%s", err.message);
+    }
+    hlo_eval_free(e);
+    if (r->verdict == VERDICT_PASS && !r->checks)
+        fail(r, in->first_line, "no check ran");
+}
+
 void neffopt_case(const struct case_input *in, struct case_result *r)
 {
     struct expectations e = {.n = 0};
@@ -176,7 +246,10 @@ void neffopt_case(const struct case_input *in, struct case_result *r)
     } else if (rc) {
         fail(r, error_line(&err), "%s", err.message);
     } else {
-        fixed_point(m, r);
+        if (has_checks(m))
+            evaluate(in, m, r);
+        if (r->verdict == VERDICT_PASS)
+            fixed_point(m, r);
         if (r->verdict == VERDICT_PASS)
             canonical_point(m, r);
     }

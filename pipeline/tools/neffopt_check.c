@@ -260,7 +260,7 @@ static void child_main(struct run *r, size_t file, size_t from, int fd)
         if (f->bytecode) {
             neffopt_case_bytecode(f->path, &msg.result);
         } else {
-            struct case_input in = {f->path, nf_str_n(text.data + c->begin, c->end - c->begin), c->first_line, r->o->cpu};
+            struct case_input in = {f->path, nf_str_n(text.data + c->begin, c->end - c->begin), c->first_line, r->o->cpu, r->o->time_limit_s};
             neffopt_case(&in, &msg.result);
         }
         msg.begin = false;
