@@ -320,6 +320,8 @@ static int stream_put(struct stream *s, const ProtobufCMessage *m, bool latest_w
             size_t at = (s->head + s->count++) % STREAM_QUEUE;
             s->queue[at] = bytes;
             s->lengths[at] = len;
+            free(s->progress); /* older than what has just been queued */
+            s->progress = NULL;
         }
     }
     if (s->stop)
