@@ -21,7 +21,7 @@ function ours(file) {
     # neffcc without a daemon compiles by itself.
     if (file ~ /^client\/neffcc/) return "^(base|config|proto|lockmgr|runtime|cache|client)/|^pipeline/(driver/|hlo/|target\\.h|pipeline\\.h)"
     # neffctl reads and repairs a cache where no daemon is needed.
-    if (file ~ /^client\/neffctl/) return "^(base|config|proto|runtime|cache|client)/|^pipeline/(hlo/|target\\.h|pipeline\\.h)"
+    if (file ~ /^client\/(neffctl|ctl\/)/) return "^(base|config|proto|runtime|cache|client)/|^pipeline/(hlo/|target\\.h|pipeline\\.h)"
     if (file ~ /^client\//) return "^(base|config|proto|runtime|client)/|^cache/(key|read|explain)\\.h$|^pipeline/hlo/"
     if (file ~ /^daemon\//) return "^(base|config|proto|lockmgr|runtime|cache|pipeline|daemon)/"
     return "^$"

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "client/ctl/canonical.h"
 #include "client/ctl/request.h"
 #include "client/wire.h"
 
@@ -269,12 +270,34 @@ static int cache_only_miss(struct ctl *c, const struct ctl_request *q, const Nef
     return CTL_NOT_FOUND;
 }
 
+/* The front key told nothing and nobody can be asked: a renamed twin may still be in a tier. */
+static int without_daemon(neffd_client *client, const struct ctl_request *q, enum cl_action action, int r, struct cl_answer *answer, struct nf_error *err)
+{
+    struct nf_error why = {0};
+    int found = action == CL_COMPILE && (q->request.ignore_cache || q->request.no_publish)
+        ? NF_EUNSUPPORTED
+        : ctl_canonical_lookup(client, &q->request, strcmp(q->path, "-") == 0 ? "" : q->path, answer, &why);
+    if (found == NF_OK)
+        return NF_OK;
+    if (nf_status_class(found) == NF_CLASS_USER && found != NF_EUNSUPPORTED) { /* a graph that no daemon would take either */
+        *err = why;
+        return found;
+    }
+    if (found == NF_ENOTFOUND && action == CL_LOOKUP) { /* both tiers were looked at: that is the answer */
+        answer->done = nf_alloc(sizeof(*answer->done));
+        neffd__v1__done__init(answer->done);
+        answer->done->outcome = NEFFD__V1__OUTCOME__OUTCOME_MISS;
+        return NF_OK;
+    }
+    return r;
+}
+
 static int ask(struct ctl *c, enum cl_action action)
 {
     struct ctl_request q;
     struct cl_answer answer = {0};
     struct nf_error err = {0};
-    neffd_client *client;
+    neffd_client *client = NULL;
     int rc = CTL_OK;
     const char *output = ctl_value(c, "output");
     if (output && strcmp(output, "-") == 0 && c->json)
@@ -286,6 +309,8 @@ static int ask(struct ctl *c, enum cl_action action)
     if (r >= 0)
         r = cl_ask(client, &q.request, action, &answer, &err);
     ctl_bar_clear(c);
+    if (r < 0 && client && q.graph.len && (err.code == NF_ENODAEMON || (client->cache_only && err.code == NF_ENOTFOUND)))
+        r = without_daemon(client, &q, action, r, &answer, &err);
     bool miss = r >= 0 && answer.done->outcome == NEFFD__V1__OUTCOME__OUTCOME_MISS;
     if (r >= 0 && !miss && output && answer.artifact)
         r = write_output(output, answer.artifact, &err);

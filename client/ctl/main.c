@@ -2,6 +2,7 @@
 #include "client/ctl/ctl.h"
 
 #include "client/ctl/devices.h"
+#include "pipeline/target.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -227,6 +228,7 @@ int main(int argc, char **argv)
     c.color_out = colors && isatty(1);
     c.color_err = colors && isatty(2);
     ctl_devices_register();
+    target_register(&target_cpu); /* its rules, for keys without a daemon */
 
     /* Options may stand before the command: "neffctl --json status". */
     int first = 1;
