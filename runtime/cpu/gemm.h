@@ -1,0 +1,43 @@
+/* gemm.h: matrix products C = A * B for any strides, f32 and f64, on the instruction set of the running machine.
+ *
+ * Rows, columns and the contracted dim are given by tables of element offsets, so several tensor dims may be collapsed into
+ * one and rows may overlap (a convolution's windows): element (i, k) of A is at a[am[i] + ak[k]]. Operands are packed into
+ * panels, so what their strides are costs little; C is written in place when its columns are neighbours.
+ *
+ * The order of additions is fixed by K alone (blocks of GEMM_KC in order, in each the order of k), so results depend neither
+ * on how C is cut into tasks nor on the number of threads. */
+#ifndef NEFFD_RUNTIME_CPU_GEMM_H
+#define NEFFD_RUNTIME_CPU_GEMM_H
+
+#include "runtime/cpu/types.h"
+
+enum { GEMM_KC = 256, GEMM_NC = 1024, GEMM_MR_MAX = 16, GEMM_NR_MAX = 32 };
+
+struct gemm {
+    enum cpu_dt a_type, b_type;      /* any float up to the class of c; widened while packing */
+    enum cpu_dt c_type;              /* CPU_F32 or CPU_F64 */
+    const void *a, *b;
+    void *c;
+    int64_t m, n, k;
+    const int64_t *am, *ak, *bk, *bn, *cm, *cn;
+};
+
+/* Bytes of scratch that a thread needs. */
+size_t gemm_scratch(void);
+/* Block of C that one task should compute; multiples of the kernel's tile. */
+void gemm_block(const struct gemm *g, int threads, int64_t *ret_rows, int64_t *ret_cols);
+/* Rows [i0, i1), columns [j0, j1) of C, on the calling thread. */
+void gemm_run(const struct gemm *g, int64_t i0, int64_t i1, int64_t j0, int64_t j1, void *scratch);
+const char *gemm_isa(void);          /* "avx2", "avx512", "portable" */
+
+/* The kernels of one instruction set (gemm_ukern.c, compiled once for each). */
+struct gemm_kernels {
+    const char *isa;
+    int mr, nr32, nr64;
+    /* c[i*ldc + j] (+)= sum_k a[k*rows + i] * b[k*ldb + j]; rows <= mr, all columns of a tile. */
+    void (*f32)(int rows, int64_t k, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, int accumulate);
+    void (*f64)(int rows, int64_t k, const double *a, const double *b, int64_t ldb, double *c, int64_t ldc, int accumulate);
+};
+extern const struct gemm_kernels gemm_kernels_portable, gemm_kernels_avx2, gemm_kernels_avx512;
+
+#endif

@@ -1,0 +1,101 @@
+/* steps.h: private to runtime/cpu: the state of an execution and the functions of plan_ops.def. */
+#ifndef NEFFD_RUNTIME_CPU_STEPS_H
+#define NEFFD_RUNTIME_CPU_STEPS_H
+
+#include "runtime/cpu/plan.h"
+#include "runtime/cpu/pool.h"
+
+struct cpu_rendezvous;
+
+/* One execution of a program. */
+struct cpu_exec {
+    const struct plan *plan;
+    const char *image;               /* machine code */
+    void **ptr;                      /* of every value */
+    char *scratch;                   /* threads * scratch_stride */
+    size_t scratch_stride;
+    int64_t *profile;                /* NULL, or ns by step (counted in order of blocks and steps) */
+    const uint32_t *profile_base;    /* first number of each block */
+    struct cpu_rendezvous *group;    /* NULL: alone */
+    uint32_t replica, partition, replicas, partitions;
+    int depth;
+};
+
+typedef void (*cpu_kernel_fn)(void *const *args, int64_t lo, int64_t hi);
+
+int cpu_exec_block(struct cpu_exec *x, uint32_t block, struct nf_error *err);
+/* Block 0, with a call after each of its steps. */
+int cpu_exec_watch(struct cpu_exec *x, int (*seen)(void *user, const struct plan *p, uint32_t step, void *const *values, struct nf_error *err), void *user,
+                   struct nf_error *err);
+
+/* Reading attribute lists: n, then n numbers. The sticky flag is checked once. */
+struct attrs {
+    const struct plan_step *s;
+    uint32_t at;
+    bool failed;
+};
+static inline int64_t attrs_next(struct attrs *a)
+{
+    if (a->at >= a->s->nattr) {
+        a->failed = true;
+        return 0;
+    }
+    return a->s->attr[a->at++];
+}
+/* At most `max` numbers; copies them. */
+static inline uint32_t attrs_list(struct attrs *a, int64_t *out, uint32_t max)
+{
+    int64_t n = attrs_next(a);
+    if (a->failed || n < 0 || n > max || (uint64_t)n > a->s->nattr - a->at) {
+        a->failed = true;
+        return 0;
+    }
+    for (int64_t i = 0; i < n; i++) out[i] = a->s->attr[a->at++];
+    return (uint32_t)n;
+}
+
+/* What a region computes: one of enum rp_red, or these, or a block (then `block` is its number). */
+enum { BODY_BLOCK = -1, BODY_SET = -2, BODY_KEEP = -3 };
+
+/* acc[i] = acc[i] (op) x[i * step]; kinds of enum rp_red. Floats below f32 round each time. */
+void cpu_combine(enum cpu_dt t, int kind, void *acc, const void *x, int64_t n, int64_t step);
+struct cpu_num cpu_combine_one(enum cpu_dt t, int kind, struct cpu_num a, struct cpu_num b);
+
+static inline const struct plan_value *step_in(const struct plan *p, const struct plan_step *s, uint32_t i) { return &p->value[s->in[i]]; }
+static inline const struct plan_value *step_out(const struct plan *p, const struct plan_step *s, uint32_t i) { return &p->value[s->out[i]]; }
+static inline bool same_shape(const struct plan_value *a, const struct plan_value *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
+}
+static inline void row_major(const struct plan_value *v, int64_t *stride)
+{
+    int64_t s = 1;
+    for (int d = v->rank - 1; d >= 0; d--) {
+        stride[d] = s;
+        s *= v->dims[d] ? v->dims[d] : 1;
+    }
+}
+static inline uint32_t in_list(const int64_t *list, uint32_t n, int64_t x)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i] == x) return i;
+    return n;
+}
+
+/* Block numbers among the attributes; returns how many. */
+size_t step_blocks(const struct plan_step *s, int64_t *ids, size_t max);
+
+/* A dense copy of nd dims: dst[base + sum ds*i] = src[base + sum ss*i], `size` bytes an element. Threads are used. */
+struct cpu_copy_dim {
+    int64_t n, src, dst;
+};
+void cpu_copy(char *dst, const char *src, size_t size, int nd, const struct cpu_copy_dim *dims);
+void cpu_memcpy(void *dst, const void *src, size_t bytes); /* with threads when large */
+
+#define PLAN_OP(sym, name, in0, in1, out0, out1, attrs)                                               \
+    int step_##name##__check(const struct plan *p, const struct plan_step *s, struct nf_error *err);    \
+    int step_##name##__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error *err);
+#include "runtime/cpu/plan_ops.def"
+#undef PLAN_OP
+
+#endif
