@@ -1,0 +1,148 @@
+/* codegen.c: the stages in a row, and the artifact.
+ *
+ *     stage    requires            provides
+ *     import   verified module     graph of simple operations, calls inlined, equal values made once
+ *     group    graph               spaces, depths, groups = kernels, which values have memory
+ *     lower    groups              steps in order: row programs, products, library steps; repeated while views do not fit
+ *     plan     steps               lifetimes, shared memory, arena, plan
+ *     emit     distinct programs   image, kernel offsets */
+#include "pipeline/codegen/codegen.h"
+#include "pipeline/codegen/cg.h"
+
+#include "base/clock.h"
+#include "runtime/cpu/cpu.h"
+#include "runtime/neff.h"
+
+#include <inttypes.h>
+
+enum { ROUNDS_MAX = 200 };
+
+static int lower_all(struct cg_graph *g, struct nf_error *err)
+{
+    g->steps = NF_NEW(g->cg->arena, struct cg_steps);
+    int rc = cg_lower(g, g->steps, err);
+    for (uint32_t i = 0; i < g->n && rc >= 0; i++)
+        for (uint32_t k = 0; k < g->v[i]->ngraph && !g->v[i]->dead && rc >= 0; k++) {
+            int r = lower_all(g->v[i]->graphs[k], err);
+            rc = r < 0 ? r : rc | r;
+        }
+    return rc;
+}
+
+static void print_stage(struct cg *cg, const char *stage, const struct plan *plan)
+{
+    struct nf_buf b = NF_BUF_INIT;
+    if (!cg->print) return;
+    if (plan) plan_print(plan, &b);
+    else cg_graph_print(cg->main, &b);
+    cg->print(cg->print_user, stage, nf_buf_str(&b));
+    nf_buf_done(&b);
+}
+
+static void tensors(struct cg *cg, struct neff_writer *w)
+{
+    for (uint32_t i = 0; i < cg->nargs + cg->nouts; i++) {
+        const struct cg_value *v = i < cg->nargs ? cg->args[i] : cg->main->results[i - cg->nargs];
+        struct rt_tensor t = {.name = nf_arena_printf(cg->arena, i < cg->nargs ? "input%u" : "output%u", i < cg->nargs ? i : i - cg->nargs), .dtype = cpu_dt_base((enum cpu_dt)v->dt), .rank = v->rank, .dims = v->dims,
+                              .bytes = (size_t)v->count * cpu_dt_bytes((enum cpu_dt)v->dt), .alias = RT_NO_ALIAS};
+        if (i >= cg->nargs) t.alias = (int)cg->alias[i - cg->nargs];
+        if (i < cg->nargs) neff_writer_input(w, &t);
+        else neff_writer_output(w, &t);
+    }
+}
+
+static int write_neff(struct cg *cg, const struct cg_request *q, const struct plan *plan, struct nf_str image, struct nf_buf *out, struct nf_error *err)
+{
+    struct nf_buf bytes = NF_BUF_INIT, isa = NF_BUF_INIT;
+    char processes[32];
+    plan_write(plan, &bytes);
+    cpu_features_print(plan->features, &isa);
+    struct neff_writer_options o = {.name = q->name ? q->name : "graph", .target = "cpu", .compiler = q->compiler ? q->compiler : "neffd-cpu " NEFFD_VERSION, .isa = isa.data};
+    struct neff_writer *w = neff_writer_new(&o);
+    tensors(cg, w);
+    if ((uint64_t)cg->replicas * cg->partitions > 1) {
+        nf_format(processes, sizeof processes, "%u %u", cg->replicas, cg->partitions);
+        neff_writer_note(w, CPU_NOTE_PROCESSES, processes);
+    }
+    neff_writer_member(w, CPU_MEMBER_PLAN, nf_buf_str(&bytes), 64);
+    if (cg->constants.len) neff_writer_member(w, CPU_MEMBER_CONSTANTS, nf_buf_str(&cg->constants), 64);
+    if (image.len) neff_writer_member(w, CPU_MEMBER_IMAGE, image, 4096);
+    int rc = neff_writer_finish(w, out, err);
+    neff_writer_free(w);
+    nf_buf_done(&bytes);
+    nf_buf_done(&isa);
+    return rc;
+}
+
+static void count(const struct cg *cg, const struct plan *p, struct cg_report *r)
+{
+    r->distinct = p->nkernels;
+    r->arena_bytes = p->arena_bytes;
+    r->constant_bytes = cg->constants.len;
+    for (uint32_t b = 0; b < p->nblocks; b++)
+        for (uint32_t i = 0; i < p->block[b].nstep; i++) {
+            r->steps++;
+            r->kernels += p->block[b].step[i].op == PLAN_KERNEL;
+            r->dots += p->block[b].step[i].op == PLAN_DOT;
+        }
+    for (uint32_t i = 0; i < p->nkernels; i++) r->native += p->kernel[i].image_offset >= 0;
+}
+
+int cg_compile(struct hlo_module *m, const struct cg_request *q, struct nf_buf *ret_neff, struct cg_report *ret_report, struct nf_error *err)
+{
+    struct cg cg = {.arena = nf_arena_new(0), .print = q->print, .print_user = q->print_user, .err = err};
+    struct nf_buf image = NF_BUF_INIT;
+    struct plan *plan = NULL;
+    struct cg_report rep = {0};
+    int64_t t0 = nf_now_ns(), t1;
+    cg.options = (struct cg_options){.tier = q->tier, .interpret = q->interpret, .features = q->features ? q->features : cpu_features(), .recompute = 6, .threads = q->threads};
+    cg.options.lanes = cg.options.features & CPU_FEATURE_AVX512 ? 16 : cg.options.features & CPU_FEATURE_AVX2 ? 8 : 4;
+    int rc = cg_import(&cg, m, err);
+    if (rc) goto out;
+    t1 = nf_now_ns();
+    rep.import_ns = t1 - t0;
+    print_stage(&cg, "import", NULL);
+    int again = 1;
+    for (int round = 0; again > 0; round++) {
+        if (round == ROUNDS_MAX) {
+            rc = nf_fail(err, NF_EINTERNAL, "codegen: views do not settle");
+            goto out;
+        }
+        cg_group(cg.main);
+        again = lower_all(cg.main, err);
+        if (again < 0) {
+            rc = again;
+            goto out;
+        }
+    }
+    print_stage(&cg, "group", NULL);
+    t0 = nf_now_ns();
+    rep.group_ns = t0 - t1;
+    if ((rc = cg_plan(&cg, &plan, err))) goto out;
+    t1 = nf_now_ns();
+    rep.plan_ns = t1 - t0;
+    if (!q->interpret && (rc = cg_emit(&cg, plan, &image, err))) goto out;
+    rep.emit_ns = nf_now_ns() - t1;
+    rep.image_bytes = image.len;
+    print_stage(&cg, "plan", plan);
+    struct plan_sizes z = {.arg_bytes = cg.arg_bytes, .out_bytes = cg.out_bytes, .nargs = cg.nargs, .nouts = cg.nouts, .const_bytes = cg.constants.len, .image_bytes = image.len};
+    if ((rc = plan_check(plan, &z, cg.arena, err))) { /* what we make must pass the check that files must pass */
+        if (err) err->code = NF_EINTERNAL;
+        nf_error_prefix(err, "codegen");
+        rc = NF_EINTERNAL;
+        goto out;
+    }
+    count(&cg, plan, &rep);
+    rc = write_neff(&cg, q, plan, nf_buf_str(&image), ret_neff, err);
+    if (!rc && ret_report) *ret_report = rep;
+out:
+    nf_buf_done(&image);
+    nf_buf_done(&cg.constants);
+    for (struct cg_graph *g = cg.newest; g; g = g->older) nf_map_free(g->cse);
+    nf_map_free(cg.space_map);
+    nf_map_free(cg.kernel_map);
+    nf_map_free(cg.const_map);
+    nf_map_free(cg.label_map);
+    nf_arena_free(cg.arena);
+    return rc;
+}

@@ -1,0 +1,42 @@
+/* codegen.h: StableHLO to native code for `cpu`.
+ *
+ *     cg_compile    verified canonical module -> NEFF with plan, constants and image (runtime/cpu)
+ *     cg_identify   what code is made for, for toolchain ids
+ *
+ * libLLVM is needed only here; see README.md for how programs without it are kept free of it. */
+#ifndef NEFFD_PIPELINE_CODEGEN_CODEGEN_H
+#define NEFFD_PIPELINE_CODEGEN_CODEGEN_H
+
+#include "base/arena.h"
+#include "base/str.h"
+
+struct hlo_module;
+
+#define CG_EMITTER_VERSION 1 /* enters keys of artifacts and of cached kernels: raise it with every change of the code made */
+
+struct cg_request {
+    int tier;                /* 1: good code (default); 0: quick */
+    bool interpret;          /* no machine code: kernels are interpreted (for tests, and where there is no LLVM) */
+    uint64_t features;       /* of the processor (runtime/cpu/plan.h); 0: this machine's */
+    int threads;             /* that compile kernels; 0: 1 */
+    const char *name;        /* of the NEFF */
+    const char *compiler;
+    const char *cache_dir;   /* of compiled kernels; NULL: none */
+    /* Called with the printed form of each stage: import group lower plan. NULL: not wanted. */
+    void (*print)(void *user, const char *stage, struct nf_str text);
+    void *print_user;
+};
+
+struct cg_report {
+    uint32_t steps, kernels, distinct, native, dots;
+    uint64_t arena_bytes, image_bytes, constant_bytes;
+    int64_t import_ns, group_ns, plan_ns, emit_ns;
+};
+
+/* NF_EUNSUPPORTED names the operation that has no native form. Appends the NEFF's bytes to *ret_neff; ret_report may be NULL. */
+int cg_compile(struct hlo_module *m, const struct cg_request *request, struct nf_buf *ret_neff, struct cg_report *ret_report, struct nf_error *err);
+
+/* "neffd-codegen 1 llvm 19.1.7", and the instruction set as in isa. */
+void cg_identify(char *version, size_t version_size, char *isa, size_t isa_size);
+
+#endif

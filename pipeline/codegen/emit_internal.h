@@ -1,0 +1,56 @@
+/* emit_internal.h: between the module that holds LLVM (llvm.c, emit_kernel.c, vmath.c) and emit.c and link.c, which do not see it.
+ *
+ * libLLVM costs 59 ms and 48 MB to load, so it is linked into a shared object of its own, which emit.c loads when a program
+ * compiles kernels for the first time. The object exports one name. */
+#ifndef NEFFD_PIPELINE_CODEGEN_EMIT_INTERNAL_H
+#define NEFFD_PIPELINE_CODEGEN_EMIT_INTERNAL_H
+
+#include "runtime/cpu/rowprog.h"
+
+struct emit_target {
+    int lanes;          /* f32 lanes of a vector */
+    bool f16;           /* conversions of half in hardware */
+    const char *cpu, *features, *triple;
+};
+
+/* Kernels [0, count) as relocatable objects, batch by batch in order; kernel i is the function k<i>. */
+struct emit_request {
+    const struct emit_target *target;
+    const struct rp_prog *const *prog;
+    uint32_t count;
+    int tier, threads;
+};
+struct emit_objects {
+    uint32_t count;
+    struct nf_str *object;      /* each malloc'ed */
+};
+struct emit_module {
+    int version;                /* EMIT_MODULE_VERSION */
+    int (*compile)(const struct emit_request *, struct emit_objects *ret_objects, struct nf_error *);
+    /* LLVM's own version, and the assembly of one kernel, for people. */
+    void (*llvm_version)(unsigned *major, unsigned *minor, unsigned *patch);
+    int (*assembly)(const struct emit_request *, struct nf_buf *out, struct nf_error *);
+};
+enum { EMIT_MODULE_VERSION = 1 };
+#define EMIT_MODULE_SYMBOL "neffd_llvm_module"
+
+/* Is there code for every instruction? false: the program is interpreted; *ret_why names the first one without. */
+/* How values of a type are held: 0 not at all, 1 as bits, 2 integers, 3 f32 lanes, 4 f64 lanes. */
+int emit_class(enum cpu_dt t);
+bool emit_supported(const struct rp_prog *p, const struct emit_target *t, const char **ret_why);
+/* link.c: objects into one position-independent image. */
+struct link_symbol {
+    char name[32];
+    uint64_t offset;
+};
+struct link_image {
+    struct nf_buf bytes;
+    struct link_symbol *symbols;
+    size_t nsymbol, cap;
+};
+/* NF_EINTERNAL: a foreign relocation, an undefined symbol, a writable section. */
+int link_add(struct link_image *l, const void *object, size_t size, struct nf_error *err);
+bool link_find(const struct link_image *l, const char *name, uint64_t *ret_offset);
+void link_done(struct link_image *l);
+
+#endif

@@ -1,0 +1,31 @@
+/* import_internal.h: between import.c, import_dot.c and import_group.c. */
+#ifndef NEFFD_PIPELINE_CODEGEN_IMPORT_INTERNAL_H
+#define NEFFD_PIPELINE_CODEGEN_IMPORT_INTERNAL_H
+
+#include "pipeline/codegen/cg.h"
+#include "pipeline/hlo/hlo.h"
+#include "runtime/cpu/steps.h"
+
+struct import {
+    struct cg *cg;
+    struct hlo_module *m;
+    struct cg_value **map;       /* by value id; values of a function called twice are entered anew each time */
+    size_t nmap;
+    uint32_t label;              /* of the operation being read */
+    int depth, rc;               /* first failure */
+    struct nf_error *err;
+};
+
+int imp_refuse(struct import *im, const struct hlo_op *op, const char *why);
+enum cpu_dt imp_type(struct import *im, const struct hlo_op *op, const struct hlo_type *t, int64_t *dims, int *rank);
+struct cg_value *imp_get(struct import *im, const struct hlo_value *v);
+void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op);
+void imp_block(struct import *im, struct cg_graph *g, const struct hlo_block *b);
+void imp_finish_lib(struct import *im, const struct hlo_op *op, struct cg_value *lib);
+int imp_body_kind(const struct hlo_block *b, uint32_t n);
+void imp_attach_body(struct import *im, struct cg_value *lib, const struct hlo_block *b);
+void imp_dot(struct import *im, struct cg_graph *g, const struct hlo_op *op);
+void imp_convolution(struct import *im, struct cg_graph *g, const struct hlo_op *op);
+void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *op);
+
+#endif

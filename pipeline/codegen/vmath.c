@@ -1,0 +1,284 @@
+/* vmath.c: see vmath.h. Range reduction and polynomials after Cody and Waite; f32 ones are accurate to 1.0 to 1.5 units in the
+ * last place (tests/unit/codegen/test_vmath.c measures them), f64 ones to about 2. Infinities, NaN, signed zeros and denormal
+ * results are right for all of them. */
+#include "pipeline/codegen/vmath.h"
+
+#include <math.h>
+#include <string.h>
+
+struct vm vm_of(LLVMContextRef cx, LLVMModuleRef m, LLVMBuilderRef b, int vl, bool wide)
+{
+    struct vm v = {.cx = cx, .m = m, .b = b, .vl = vl, .wide = wide};
+    v.f1 = wide ? LLVMDoubleTypeInContext(cx) : LLVMFloatTypeInContext(cx);
+    v.i1 = wide ? LLVMInt64TypeInContext(cx) : LLVMInt32TypeInContext(cx);
+    v.f = vm_type(&v, v.f1);
+    v.i = vm_type(&v, v.i1);
+    return v;
+}
+
+LLVMTypeRef vm_type(const struct vm *v, LLVMTypeRef lane) { return v->vl == 1 ? lane : LLVMVectorType(lane, (unsigned)v->vl); }
+
+static LLVMValueRef splat(const struct vm *v, LLVMValueRef c)
+{
+    LLVMValueRef e[64];
+    if (v->vl == 1) return c;
+    for (int i = 0; i < v->vl; i++) e[i] = c;
+    return LLVMConstVector(e, (unsigned)v->vl);
+}
+LLVMValueRef vm_f(const struct vm *v, double x) { return splat(v, LLVMConstReal(v->f1, x)); }
+LLVMValueRef vm_i(const struct vm *v, int64_t x) { return splat(v, LLVMConstInt(v->i1, (unsigned long long)x, 1)); }
+LLVMValueRef vm_call(const struct vm *v, const char *name, LLVMTypeRef t, LLVMValueRef *a, int n)
+{
+    unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+    LLVMValueRef f = LLVMGetIntrinsicDeclaration(v->m, id, &t, 1);
+    return LLVMBuildCall2(v->b, LLVMIntrinsicGetType(v->cx, id, &t, 1), f, a, (unsigned)n, "");
+}
+
+typedef LLVMValueRef V;
+#define B v->b
+static V mul(const struct vm *v, V a, V b) { return LLVMBuildFMul(B, a, b, ""); }
+static V add(const struct vm *v, V a, V b) { return LLVMBuildFAdd(B, a, b, ""); }
+static V sub(const struct vm *v, V a, V b) { return LLVMBuildFSub(B, a, b, ""); }
+static V quo(const struct vm *v, V a, V b) { return LLVMBuildFDiv(B, a, b, ""); }
+static V mulc(const struct vm *v, V a, double c) { return mul(v, a, vm_f(v, c)); }
+static V addc(const struct vm *v, V a, double c) { return add(v, a, vm_f(v, c)); }
+static V fma3(const struct vm *v, V a, V b, V c) { return vm_call(v, "llvm.fma", v->f, (V[]){a, b, c}, 3); }
+static V fmac(const struct vm *v, V a, double b, V c) { return fma3(v, a, vm_f(v, b), c); }
+static V bits(const struct vm *v, V x) { return LLVMBuildBitCast(B, x, v->i, ""); }
+static V flt(const struct vm *v, V x) { return LLVMBuildBitCast(B, x, v->f, ""); }
+static V absv(const struct vm *v, V x) { return vm_call(v, "llvm.fabs", v->f, &x, 1); }
+static V copysignv(const struct vm *v, V x, V s) { return vm_call(v, "llvm.copysign", v->f, (V[]){x, s}, 2); }
+static V sel(const struct vm *v, V c, V a, V b) { return LLVMBuildSelect(B, c, a, b, ""); }
+static V cmp(const struct vm *v, LLVMRealPredicate p, V a, V b) { return LLVMBuildFCmp(B, p, a, b, ""); }
+static V cmpc(const struct vm *v, LLVMRealPredicate p, V a, double c) { return cmp(v, p, a, vm_f(v, c)); }
+static V both(const struct vm *v, V a, V b) { return LLVMBuildAnd(B, a, b, ""); }
+static V either(const struct vm *v, V a, V b) { return LLVMBuildOr(B, a, b, ""); }
+static V iadd(const struct vm *v, V a, V b) { return LLVMBuildAdd(B, a, b, ""); }
+static V isub(const struct vm *v, V a, V b) { return LLVMBuildSub(B, a, b, ""); }
+/* One instruction each; NaN in x is kept. */
+static V minc(const struct vm *v, V x, double c) { return sel(v, cmp(v, LLVMRealOLT, vm_f(v, c), x), vm_f(v, c), x); }
+static V maxc(const struct vm *v, V x, double c) { return sel(v, cmp(v, LLVMRealOGT, vm_f(v, c), x), vm_f(v, c), x); }
+static V poly(const struct vm *v, V x, const double *c, size_t n) /* c[0]: highest power */
+{
+    V r = vm_f(v, c[0]);
+    for (size_t i = 1; i < n; i++) r = fma3(v, r, x, vm_f(v, c[i]));
+    return r;
+}
+#define POLY(x, ...) poly(v, (x), (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
+
+/* Nearest integer by adding a number that leaves no fraction bits; *ret_int: as integer lanes. */
+static V nearest(const struct vm *v, V x, V *ret_int)
+{
+    double big = v->wide ? 6755399441055744.0 : 12582912.0;
+    V t = addc(v, x, big);
+    *ret_int = isub(v, bits(v, t), vm_i(v, v->wide ? 0x4338000000000000LL : 0x4B400000));
+    return addc(v, t, -big);
+}
+static V pow2i(const struct vm *v, V n)
+{
+    return flt(v, LLVMBuildShl(B, iadd(v, n, vm_i(v, v->wide ? 1023 : 127)), vm_i(v, v->wide ? 52 : 23), ""));
+}
+/* e^r - 1 - r - ... : the part behind 1 + r, for |r| <= ln2/2. */
+static V exp_tail(const struct vm *v, V r)
+{
+    V p = v->wide ? POLY(r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5)
+                  : POLY(r, 1.3836846e-3, 8.3733046e-3, 4.1668226e-2, 1.6666462e-1, 4.9999994e-1);
+    return mul(v, mul(v, r, r), p);
+}
+/* x = n ln2 + r; *ret_n: integer lanes. */
+static V reduce_ln2(const struct vm *v, V x, V *ret_n)
+{
+    V f = nearest(v, mulc(v, x, 1.44269504088896341), ret_n);
+    if (v->wide) return fmac(v, f, -1.90821492927058770002e-10, fmac(v, f, -6.93147180369123816490e-01, x));
+    return fmac(v, f, -1.428606765330187e-6, fmac(v, f, -0.693145751953125, x));
+}
+
+V vm_exp(const struct vm *v, V x)
+{
+    V n;
+    x = v->wide ? maxc(v, minc(v, x, 710.0), -746.0) : maxc(v, minc(v, x, 89.0), -104.5);
+    V r = reduce_ln2(v, x, &n), p = addc(v, add(v, exp_tail(v, r), r), 1.0);
+    /* In two steps: over the top to infinity, and down through the denormals with one rounding. */
+    V h = LLVMBuildAShr(B, n, vm_i(v, 1), "");
+    return mul(v, mul(v, p, pow2i(v, h)), pow2i(v, isub(v, n, h)));
+}
+
+V vm_expm1(const struct vm *v, V x)
+{
+    /* 2^n (1 + e) - 1 = 2^n e + (2^n - 1); with n = 0 for small x nothing cancels. */
+    V n, y = v->wide ? maxc(v, minc(v, x, 709.7), -40.0) : maxc(v, minc(v, x, 88.7), -20.0);
+    V r = reduce_ln2(v, y, &n), e = add(v, exp_tail(v, r), r);
+    V h = pow2i(v, LLVMBuildSub(B, n, vm_i(v, 1), "")); /* half of it: n may be one above what fits */
+    V half = fma3(v, h, e, addc(v, h, -0.5)), res = add(v, half, half);
+    res = sel(v, cmpc(v, LLVMRealOGT, x, v->wide ? 709.7 : 88.7), vm_exp(v, x), res);
+    res = sel(v, cmpc(v, LLVMRealUNO, x, 0), x, res);
+    return sel(v, cmpc(v, LLVMRealOEQ, x, 0), x, res);
+}
+
+/* log(m) + e ln2 for m = 1 + f in [sqrt(1/2), sqrt(2)); e as float lanes; c: a small correction to add. */
+static V log_core(const struct vm *v, V f, V ef, V c)
+{
+    if (v->wide) {
+        V s = quo(v, f, addc(v, f, 2.0)), z = mul(v, s, s);
+        V p = POLY(z, 1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01, 2.857142874366239149e-01, 3.999999999940941908e-01,
+                   6.666666666666735130e-01);
+        V R = mul(v, p, z), hfsq = mulc(v, mul(v, f, f), 0.5);
+        V low = sub(v, sub(v, hfsq, add(v, mul(v, s, add(v, hfsq, R)), fmac(v, ef, 1.90821492927058770002e-10, c))), f);
+        return fmac(v, ef, 6.93147180369123816490e-01, LLVMBuildFNeg(B, low, ""));
+    }
+    V z = mul(v, f, f);
+    V p = POLY(f, 7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1);
+    p = mul(v, mul(v, p, f), z);
+    p = add(v, fmac(v, ef, -2.12194440e-4, p), c);
+    p = fmac(v, z, -0.5, p);
+    return fmac(v, ef, 0.693359375, add(v, f, p));
+}
+/* y > 0 normal: e and f = m - 1. */
+static V log_split(const struct vm *v, V y, V *ret_e)
+{
+    V i = isub(v, bits(v, y), vm_i(v, v->wide ? 0x3fe6a09e667f3bcdLL : 0x3f3504f3));
+    V e = LLVMBuildAShr(B, i, vm_i(v, v->wide ? 52 : 23), "");
+    *ret_e = e;
+    return addc(v, flt(v, isub(v, bits(v, y), LLVMBuildShl(B, e, vm_i(v, v->wide ? 52 : 23), ""))), -1.0);
+}
+static V log_special(const struct vm *v, V x, V r)
+{
+    V pos = cmpc(v, LLVMRealOGT, x, 0), zero = cmpc(v, LLVMRealOEQ, x, 0), inf = cmpc(v, LLVMRealOEQ, x, (double)INFINITY);
+    r = sel(v, inf, x, r);
+    r = sel(v, either(v, pos, zero), r, vm_f(v, (double)NAN));
+    return sel(v, zero, vm_f(v, -(double)INFINITY), r);
+}
+
+V vm_log(const struct vm *v, V x)
+{
+    V den = cmpc(v, LLVMRealOLT, x, v->wide ? 2.2250738585072014e-308 : 1.17549435e-38), e;
+    V y = sel(v, den, mulc(v, x, v->wide ? 18014398509481984.0 : 8388608.0), x);
+    V f = log_split(v, y, &e);
+    e = sel(v, den, isub(v, e, vm_i(v, v->wide ? 54 : 23)), e);
+    return log_special(v, x, log_core(v, f, LLVMBuildSIToFP(B, e, v->f, ""), vm_f(v, 0)));
+}
+
+V vm_log1p(const struct vm *v, V x)
+{
+    /* u = 1 + x rounded; log(u) + (x - (u - 1)) / u takes the lost part back. */
+    V u = addc(v, x, 1.0), e, f = log_split(v, u, &e);
+    V lost = sub(v, x, addc(v, u, -1.0)), big = cmpc(v, LLVMRealOGT, x, 1e9);
+    V c = sel(v, big, vm_f(v, 0), quo(v, lost, u));
+    V r = log_special(v, u, log_core(v, f, LLVMBuildSIToFP(B, e, v->f, ""), c));
+    V tiny = cmpc(v, LLVMRealOLT, absv(v, x), v->wide ? 1e-16 : 3e-8);
+    return sel(v, tiny, x, r);
+}
+
+V vm_tanh(const struct vm *v, V x)
+{
+    V a = absv(v, x);
+    if (v->wide) { /* e = expm1(2a): e / (e + 2) */
+        V e = vm_expm1(v, minc(v, add(v, a, a), 44.0));
+        return copysignv(v, quo(v, e, addc(v, e, 2.0)), x);
+    }
+    /* Below 0.625 an odd polynomial, else 1 - 2/(e^2a + 1). */
+    V z = mul(v, x, x), n;
+    V p = POLY(z, -5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1);
+    V small = fma3(v, mul(v, z, x), p, x);
+    V t = minc(v, add(v, a, a), 18.05), r = reduce_ln2(v, t, &n);
+    V ex = mul(v, addc(v, add(v, exp_tail(v, r), r), 1.0), pow2i(v, n));
+    V big = sub(v, vm_f(v, 1), quo(v, vm_f(v, 2), addc(v, ex, 1.0)));
+    return copysignv(v, sel(v, cmpc(v, LLVMRealOLT, a, 0.625), small, big), x);
+}
+
+V vm_logistic(const struct vm *v, V x) { return quo(v, vm_f(v, 1), addc(v, vm_exp(v, LLVMBuildFNeg(B, x, "")), 1.0)); }
+
+V vm_erf(const struct vm *v, V x)
+{
+    /* |x| < 0.921875: x + x P(x^2); else 1 - exp(Q(|x|)). Coefficients: weighted minimax. */
+    V a = minc(v, absv(v, x), 4.0), z = mul(v, x, x);
+    V p = POLY(z, 8.370188152e-05, -8.142728475e-04, 5.201034714e-03, -2.685939893e-02, 1.128369570e-01, -3.761263490e-01, 1.283791661e-01);
+    V small = fma3(v, x, p, x);
+    V q = POLY(a, -2.100057100e-05, 4.333719553e-04, -4.165787715e-03, 2.510556392e-02, -1.082586944e-01, -6.333662868e-01, -1.129505396e+00, 1.727002818e-04);
+    V big = copysignv(v, sub(v, vm_f(v, 1), vm_exp(v, q)), x);
+    return sel(v, cmpc(v, LLVMRealOLT, a, 0.921875), small, big);
+}
+
+/* f32 in f64 for arguments of any size up to 2^30 or so: the reduction keeps 53 bits of pi; beyond, and for f64 beyond 1e9, the
+ * three-part reduction loses digits as the argument grows. */
+V vm_sincos(const struct vm *cv, V x, bool cosine)
+{
+    struct vm w = vm_of(cv->cx, cv->m, cv->b, cv->vl, true), *v = &w;
+    V d = cv->wide ? x : LLVMBuildFPExt(B, x, w.f, "");
+    V n, f = nearest(v, mulc(v, d, 0.63661977236758134308), &n);
+    V r = fmac(v, f, -1.57079632673412561417e+00, d);
+    r = fmac(v, f, -6.07710050630396597660e-11, r);
+    r = fmac(v, f, -2.02226624879595063154e-21, r);
+    if (cosine) n = iadd(v, n, vm_i(v, 1));
+    V z = mul(v, r, r), s, c;
+    if (cv->wide) {
+        s = POLY(z, 1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01);
+        c = POLY(z, -1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05, -1.38888888888741095749e-03, 4.16666666666666019037e-02, -0.5);
+    } else {
+        s = POLY(z, 2.7183114939898219064e-6, -1.9839334836096632e-4, 8.3333293858894632e-3, -1.6666666641626524e-1);
+        c = POLY(z, 2.43904487962774090654e-5, -1.38867637746099294692e-3, 4.16666233237390631894e-2, -4.99999997251031003120e-1);
+    }
+    s = fma3(v, mul(v, z, r), s, r);
+    c = fma3(v, z, c, vm_f(v, 1));
+    V odd = LLVMBuildICmp(B, LLVMIntNE, LLVMBuildAnd(B, n, vm_i(v, 1), ""), vm_i(v, 0), "");
+    V y = bits(v, sel(v, odd, c, s));
+    y = flt(v, LLVMBuildXor(B, y, LLVMBuildShl(B, LLVMBuildAnd(B, n, vm_i(v, 2), ""), vm_i(v, 62), ""), ""));
+    y = sel(v, cmp(v, LLVMRealOLT, absv(v, d), vm_f(v, (double)INFINITY)), y, vm_f(v, (double)NAN));
+    if (!cosine) y = sel(v, cmpc(v, LLVMRealOEQ, d, 0), d, y); /* keeps -0 */
+    return cv->wide ? y : LLVMBuildFPTrunc(B, y, cv->f, "");
+}
+
+/* |x|^y in double, so that 24 bits survive the product with y; sign and special cases as C's pow has them. */
+V vm_pow(const struct vm *cv, V x, V y)
+{
+    struct vm w = vm_of(cv->cx, cv->m, cv->b, cv->vl, true), *v = &w;
+    V xd = LLVMBuildFPExt(B, x, w.f, ""), yd = LLVMBuildFPExt(B, y, w.f, ""), a = absv(v, xd), e;
+    V f = log_split(v, a, &e), inf = vm_f(v, (double)INFINITY);
+    V s = quo(v, f, addc(v, f, 2.0)), z = mul(v, s, s);
+    V p = POLY(z, 2. / 15, 2. / 13, 2. / 11, 2. / 9, 2. / 7, 2. / 5, 2. / 3, 2.0);
+    V t = fma3(v, LLVMBuildSIToFP(B, e, w.f, ""), vm_f(v, 0.69314718055994531), mul(v, p, s));
+    t = maxc(v, minc(v, mul(v, t, yd), 700.0), -700.0);
+    V n, r = reduce_ln2(v, t, &n);
+    V q = mul(v, addc(v, add(v, exp_tail(v, r), r), 1.0), pow2i(v, n));
+    /* |x| of 0 or inf, or |y| of inf, where the logarithm has no meaning. */
+    V yneg = cmpc(v, LLVMRealOLT, yd, 0), azero = cmpc(v, LLVMRealOEQ, a, 0), ainf = cmp(v, LLVMRealOEQ, a, inf);
+    V up = sel(v, yneg, vm_f(v, 0), inf), down = sel(v, yneg, inf, vm_f(v, 0));
+    q = sel(v, azero, down, q);
+    q = sel(v, ainf, up, q);
+    V yinf = cmp(v, LLVMRealOEQ, absv(v, yd), inf);
+    V one = cmpc(v, LLVMRealOEQ, a, 1.0);
+    V at_yinf = sel(v, one, vm_f(v, 1), sel(v, cmpc(v, LLVMRealOGT, a, 1.0), up, down));
+    q = sel(v, yinf, at_yinf, q);
+    /* Negative bases: a sign for odd y, NaN for y that is no integer. */
+    V fl = vm_call(v, "llvm.floor", w.f, &yd, 1), half = mulc(v, yd, 0.5), hf = vm_call(v, "llvm.floor", w.f, &half, 1);
+    V isint = cmp(v, LLVMRealOEQ, fl, yd), odd = both(v, isint, cmp(v, LLVMRealUNE, hf, half));
+    odd = both(v, odd, cmp(v, LLVMRealOLT, absv(v, yd), vm_f(v, 9007199254740992.0)));
+    V signs = LLVMBuildICmp(B, LLVMIntSLT, bits(v, xd), vm_i(v, 0), "");
+    q = sel(v, both(v, signs, odd), LLVMBuildFNeg(B, q, ""), q);
+    V bad = both(v, both(v, cmpc(v, LLVMRealOLT, xd, 0), LLVMBuildNot(B, isint, "")), both(v, LLVMBuildNot(B, yinf, ""), LLVMBuildNot(B, ainf, "")));
+    q = sel(v, bad, vm_f(v, (double)NAN), q);
+    q = sel(v, cmp(v, LLVMRealUNO, xd, yd), vm_f(v, (double)NAN), q);
+    V always = either(v, cmpc(v, LLVMRealOEQ, yd, 0), cmpc(v, LLVMRealOEQ, xd, 1.0));
+    q = sel(v, always, vm_f(v, 1), q);
+    return LLVMBuildFPTrunc(B, q, cv->f, "");
+}
+
+V vm_cbrt(const struct vm *cv, V x)
+{
+    struct vm w = vm_of(cv->cx, cv->m, cv->b, cv->vl, true), *v = &w;
+    V d = LLVMBuildFPExt(B, x, w.f, ""), a = absv(v, d);
+    /* A guess of 5 bits by a third of the exponent, then Newton in double. */
+    V high = LLVMBuildLShr(B, bits(v, a), vm_i(v, 32), "");
+    V third = LLVMBuildUDiv(B, high, vm_i(v, 3), "");
+    V g = flt(v, LLVMBuildShl(B, iadd(v, third, vm_i(v, 715094163)), vm_i(v, 32), ""));
+    for (int i = 0; i < 4; i++) { /* g - (g^3 - a) / (3 g^2) */
+        V g2 = mul(v, g, g);
+        g = sub(v, g, quo(v, fma3(v, g2, g, LLVMBuildFNeg(B, a, "")), mulc(v, g2, 3.0)));
+    }
+    V ok = both(v, cmpc(v, LLVMRealOGT, a, 0), cmp(v, LLVMRealOLT, a, vm_f(v, (double)INFINITY)));
+    g = sel(v, ok, copysignv(v, g, d), d);
+    return LLVMBuildFPTrunc(B, g, cv->f, "");
+}
+
+V vm_max(const struct vm *v, V a, V b) { return vm_call(v, "llvm.maximum", v->f, (V[]){a, b}, 2); }
+V vm_min(const struct vm *v, V a, V b) { return vm_call(v, "llvm.minimum", v->f, (V[]){a, b}, 2); }

@@ -1,0 +1,217 @@
+/* model_run.c: compiles a program natively and runs it: compares results with those beside it, and takes times.
+ *
+ *     model_run FOLDER|FILE [--interpret] [--tier N] [--threads N] [--compile-threads N] [--repeat N] [--profile]
+ *               [--print STAGE] [--no-run] [--zeros] [--neff OUT]
+ *
+ * FOLDER is a fixture as tests/models describes: module.mlir, inputs/NN.npy, expected/NN.npy, manifest.json. One JSON object on
+ * stdout: {"name","compile_ms","compile_cpu_ms","run_ms","run_median_ms","worst","ok","kernels","distinct","native",...}. Exit 1 when a
+ * result is outside its tolerance. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "pipeline/codegen/codegen.h"
+#include "pipeline/hlo/hlo.h"
+#include "runtime/cpu/cpu.h"
+#include "runtime/cpu/pool.h"
+#include "runtime/cpu/types.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <time.h>
+#include <sys/resource.h>
+
+struct args {
+    const char *path, *print, *neff;
+    bool interpret, profile, no_run, zeros;
+    int tier, threads, compile_threads, repeat;
+};
+
+static int64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * NF_SEC + t.tv_nsec;
+}
+
+/* Data of a .npy file of version 1 to 3 in C order. */
+static bool npy(const char *path, struct nf_buf *b, struct nf_str *ret_data)
+{
+    struct nf_error err = {0};
+    if (nf_file_read(path, (size_t)8 << 30, b, &err)) return false;
+    if (b->len < 12 || memcmp(b->data, "\x93NUMPY", 6) != 0) return false;
+    size_t at = b->data[6] == 1 ? 10 : 12, n = (unsigned char)b->data[8] | (size_t)(unsigned char)b->data[9] << 8;
+    if (at + n > b->len) return false;
+    *ret_data = nf_str_n(b->data + at + n, b->len - at - n);
+    return true;
+}
+
+static double tolerance(struct nf_str manifest, size_t output, const char *key, double absent)
+{
+    const char *p = manifest.data ? strstr(manifest.data, "\"outputs\": [") : NULL;
+    for (size_t i = 0; p && i <= output; i++) p = strstr(p + 1, "{ \"name\"");
+    const char *q = p ? strstr(p, key) : NULL;
+    return q ? strtod(q + strlen(key) + 2, NULL) : absent;
+}
+
+static double worst_of(enum cpu_dt t, const char *a, const char *e, int64_t n, double rel, double abs_)
+{
+    double worst = 0;
+    size_t size = cpu_dt_bytes(t);
+    for (int64_t i = 0; i < n; i++) {
+        struct cpu_num x = cpu_num_load(t, a + (size_t)i * size), y = cpu_num_load(t, e + (size_t)i * size);
+        if (t <= CPU_U64) {
+            if (x.i != y.i) return INFINITY;
+            continue;
+        }
+        double d = fmax(fabs(x.re - y.re), fabs(x.im - y.im)), limit = rel * fmax(fabs(y.re), fabs(y.im)) + abs_;
+        if (x.re == y.re && x.im == y.im) continue;
+        if (isnan(x.re) && isnan(y.re)) continue;
+        if (isnan(d)) return INFINITY;
+        worst = fmax(worst, limit > 0 ? d / limit : INFINITY);
+    }
+    return worst;
+}
+
+static void show(void *user, const char *stage, struct nf_str text)
+{
+    const struct args *a = user;
+    if (a->print && (strcmp(a->print, stage) == 0 || strcmp(a->print, "all") == 0)) fprintf(stderr, "==== %s\n%.*s", stage, (int)text.len, text.data);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int run(const struct args *a, struct nf_str neff, const char *folder, struct nf_str manifest, struct nf_buf *json, struct nf_error *err)
+{
+    struct rt_device *dev;
+    struct rt_program *p;
+    struct rt_load_options o = RT_LOAD_OPTIONS_INIT;
+    char path[4096];
+    int rc;
+    rt_device_register(&cpu_device_ops);
+    if ((rc = rt_device_open("cpu", &(struct rt_device_config){.threads = (uint32_t)a->threads}, &dev, err))) return rc;
+    o.profile = a->profile;
+    int64_t t0 = nf_now_ns();
+    if ((rc = rt_program_load(dev, neff, &o, &p, err))) return rc;
+    double load_us = (double)(nf_now_ns() - t0) / 1e3;
+    const void **in = nf_alloc_array(p->input_count + 1, sizeof *in);
+    void **out = nf_alloc_array(p->output_count + 1, sizeof *out);
+    struct nf_buf *files = nf_alloc_array(p->input_count + 1, sizeof *files);
+    for (size_t i = 0; i < p->input_count; i++) {
+        struct nf_str data = {0};
+        nf_format(path, sizeof path, "%s/inputs/%02zu.npy", folder, i);
+        void *m = aligned_alloc(64, (p->inputs[i].bytes + 127) & ~(size_t)63);
+        memset(m, 0, p->inputs[i].bytes);
+        if (!a->zeros) {
+            if (!npy(path, &files[i], &data) || data.len < p->inputs[i].bytes) return nf_fail(err, NF_EINVAL, "%s is not what the program takes", path);
+            memcpy(m, data.data, p->inputs[i].bytes);
+            nf_buf_done(&files[i]);
+        }
+        in[i] = m;
+    }
+    for (size_t i = 0; i < p->output_count; i++) {
+        out[i] = aligned_alloc(64, (p->outputs[i].bytes + 127) & ~(size_t)63);
+        memset(out[i], 0, p->outputs[i].bytes + 1);
+    }
+    t0 = nf_now_ns();
+    if ((rc = rt_execute_host(p, in, out, err))) return rc;
+    double first_us = (double)(nf_now_ns() - t0) / 1e3, worst = 0;
+    size_t where = 0;
+    for (size_t i = 0; i < p->output_count && !a->zeros; i++) {
+        struct nf_buf f = NF_BUF_INIT;
+        struct nf_str data;
+        nf_format(path, sizeof path, "%s/expected/%02zu.npy", folder, i);
+        if (!npy(path, &f, &data) || data.len < p->outputs[i].bytes) return nf_fail(err, NF_EINVAL, "%s is not what the program gives", path);
+        enum cpu_dt t = cpu_dt_of(p->outputs[i].dtype);
+        double w = worst_of(t, out[i], data.data, (int64_t)(p->outputs[i].bytes / cpu_dt_bytes(t)), tolerance(manifest, i, "\"rtol\"", 1e-4), tolerance(manifest, i, "\"atol\"", 1e-5));
+        if (getenv("VERB") && w > 1) fprintf(stderr, "output %zu: %g\n", i, w);
+        if (w > worst) {
+            worst = w;
+            where = i;
+        }
+        nf_buf_done(&f);
+    }
+    int n = a->repeat;
+    int64_t *t = nf_alloc_array((size_t)n + 1, sizeof *t);
+    for (int i = 0; i < n; i++) {
+        t0 = nf_now_ns();
+        if ((rc = rt_execute_host(p, in, out, err))) return rc;
+        t[i] = nf_now_ns() - t0;
+    }
+    qsort(t, (size_t)n, sizeof *t, by_value);
+    nf_buf_addf(json, ", \"load_us\": %.1f, \"first_us\": %.1f", load_us, first_us);
+    if (n) nf_buf_addf(json, ", \"run_ms\": %.4f, \"run_median_ms\": %.4f", (double)t[0] / 1e6, (double)t[n / 2] / 1e6);
+    if (!a->zeros) nf_buf_addf(json, ", \"worst\": %.4g, \"worst_output\": %zu, \"ok\": %s", isinf(worst) ? 1e30 : worst, where, worst <= 1 ? "true" : "false");
+    if (a->profile) {
+        struct nf_buf b = NF_BUF_INIT;
+        cpu_device_ops.profile(p, &b, err);
+        fprintf(stderr, "%s", b.data ? b.data : "");
+        nf_buf_done(&b);
+    }
+    for (size_t i = 0; i < p->input_count; i++) free((void *)(uintptr_t)in[i]);
+    for (size_t i = 0; i < p->output_count; i++) free(out[i]);
+    rt_program_unload(p);
+    rt_device_close(dev);
+    return worst <= 1 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct args a = {.tier = 1, .compile_threads = 1, .repeat = 0};
+    struct nf_error err = {0};
+    struct nf_buf text = NF_BUF_INIT, manifest = NF_BUF_INIT, neff = NF_BUF_INIT, json = NF_BUF_INIT;
+    char path[4096];
+    for (int i = 1; i < argc; i++) {
+        const char *v = argv[i];
+#define NUMBER(option, field) else if (strcmp(v, option) == 0 && i + 1 < argc) a.field = (int)strtol(argv[++i], NULL, 10)
+        if (strcmp(v, "--interpret") == 0) a.interpret = true;
+        else if (strcmp(v, "--profile") == 0) a.profile = true;
+        else if (strcmp(v, "--no-run") == 0) a.no_run = true;
+        else if (strcmp(v, "--zeros") == 0) a.zeros = true;
+        else if (strcmp(v, "--print") == 0 && i + 1 < argc) a.print = argv[++i];
+        else if (strcmp(v, "--neff") == 0 && i + 1 < argc) a.neff = argv[++i];
+        NUMBER("--tier", tier);
+        NUMBER("--threads", threads);
+        NUMBER("--compile-threads", compile_threads);
+        NUMBER("--repeat", repeat);
+        else a.path = v;
+    }
+    if (!a.path) {
+        fprintf(stderr, "usage: model_run FOLDER|FILE [options]\n");
+        return 2;
+    }
+    struct stat st;
+    bool folder = stat(a.path, &st) == 0 && S_ISDIR(st.st_mode);
+    nf_format(path, sizeof path, "%s%s", a.path, folder ? "/module.mlir" : "");
+    int rc = nf_file_read(path, (size_t)8 << 30, &text, &err);
+    if (rc) goto out;
+    if (folder) {
+        nf_format(path, sizeof path, "%s/manifest.json", a.path);
+        struct nf_error none;
+        nf_file_read(path, 1 << 24, &manifest, &none);
+    }
+    struct nf_arena *arena = nf_arena_new(0);
+    struct hlo_module *m;
+    struct cg_report r = {0};
+    int64_t w0 = nf_now_ns(), c0 = cpu_ns();
+    if ((rc = hlo_parse(nf_buf_str(&text), NULL, arena, &m, &err)) || (rc = hlo_verify(m, &err))) goto out;
+    int64_t w1 = nf_now_ns();
+    struct cg_request q = {.tier = a.tier, .interpret = a.interpret, .threads = a.compile_threads, .name = "model", .print = a.print ? show : NULL, .print_user = &a};
+    if ((rc = cg_compile(m, &q, &neff, &r, &err))) goto out;
+    int64_t w2 = nf_now_ns(), c2 = cpu_ns();
+    nf_buf_addf(&json, "{\"name\": \"%s\", \"parse_ms\": %.2f, \"compile_ms\": %.2f, \"compile_cpu_ms\": %.2f, \"import_ms\": %.2f, \"group_ms\": %.2f, \"plan_ms\": %.2f, \"emit_ms\": %.2f", a.path, (double)(w1 - w0) / 1e6,
+                (double)(w2 - w0) / 1e6, (double)(c2 - c0) / 1e6, (double)r.import_ns / 1e6, (double)r.group_ns / 1e6, (double)r.plan_ns / 1e6, (double)r.emit_ns / 1e6);
+    nf_buf_addf(&json, ", \"steps\": %u, \"kernels\": %u, \"distinct\": %u, \"native\": %u, \"dots\": %u, \"arena_mb\": %.2f, \"image_kb\": %.1f", r.steps, r.kernels, r.distinct, r.native, r.dots, (double)r.arena_bytes / 1e6, (double)r.image_bytes / 1e3);
+    nf_arena_free(arena);
+    if (a.neff) rc = nf_file_replace(a.neff, nf_buf_str(&neff), 0644, &err);
+    if (!rc && !a.no_run) rc = run(&a, nf_buf_str(&neff), a.path, nf_buf_str(&manifest), &json, &err);
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    nf_buf_addf(&json, ", \"peak_rss_mb\": %.1f}", (double)u.ru_maxrss / 1e3);
+    printf("%s\n", json.data);
+out:
+    if (rc < 0) nf_error_print("model_run", &err);
+    return rc ? 1 : 0;
+}
