@@ -6,8 +6,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "cache/store.h"
+#include "cache/read.h"
 #include "client/neffd.h"
+#include "tests/benchmarks/entry.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -38,34 +39,6 @@ static void *noise(size_t bytes)
     unsigned char *p = nf_alloc(bytes);
     nf_random(p, bytes);
     return p;
-}
-
-/* An entry as the daemon leaves it: payload, alias from this client's own front key, toolchain. */
-static void publish(const struct nf_digest *front, const void *payload)
-{
-    struct cache_store *store = NULL;
-    struct nf_arena *arena = nf_arena_new(0);
-    struct cache_components list;
-    struct nf_digest key, structure = nf_digest_of(payload, PAYLOAD);
-    char hex[NF_DIGEST_HEX];
-    check(cache_store_open(&(struct cache_store_options){.local_dir = local}, &store, &err), "open the store");
-    cache_components_init(&list, arena);
-    cache_components_add(&list, CACHE_COMPONENT_STRUCTURE, NF_STR(""), nf_str_c(nf_digest_hex(&structure, hex)), NF_STR(""));
-    cache_components_add(&list, CACHE_COMPONENT_TARGET, NF_STR(""), NF_STR("cpu"), NF_STR(""));
-    cache_components_add(&list, CACHE_COMPONENT_COMPILER, NF_STR("bench"), NF_STR("bench"), NF_STR(""));
-    check(cache_key_canonical(list.items, list.count, &key, &err), "make the key");
-    struct cache_publication p = {
-        .meta = {.key = key, .kind = CACHE_KIND_NEFF, .name = NF_STR("bench"), .target = NF_STR("cpu"), .compiler = NF_STR("bench 1"), .toolchain_id = NF_STR("bench"),
-                 .created_by = NF_STR("bench"), .host = NF_STR("here"), .components = list.items, .component_count = list.count},
-        .artifact_fd = -1,
-        .artifact = nf_str_n(payload, PAYLOAD),
-    };
-    struct cache_published done = {0};
-    check(cache_store_publish(store, &p, &done, &err), "publish");
-    cache_hit_close(done.hit);
-    check(cache_store_alias_put(store, front, &key, "", &err), "write the alias");
-    cache_store_close(store);
-    nf_arena_free(arena);
 }
 
 static volatile unsigned char sink;
@@ -187,7 +160,7 @@ int main(void)
     struct nf_digest front;
     check_client(neffd_client_open(&options, &client, &e), "neffd_client_open", &e);
     check_client(neffd_front_key(client, &request, front.bytes, &e), "neffd_front_key", &e);
-    publish(&front, payload);
+    bench_publish(local, &front, payload, PAYLOAD);
 
     char *path = nf_asprintf("%s/floor", root);
     check(nf_file_replace(path, nf_str_n(payload, PAYLOAD), 0600, &err), "write a file");
