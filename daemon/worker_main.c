@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "daemon/details.h"
 #include "daemon/tree.h"
+#include "pipeline/driver/driver.h"
 #include "pipeline/hlo/hlo.h"
 #include "pipeline/pipeline.h"
 
@@ -545,6 +546,7 @@ int worker_main(int argc, char **argv)
     limit(RLIMIT_AS, s.cfg->worker_memory);
     limit(RLIMIT_CPU, (uint64_t)(s.cfg->worker_cpu_time_ns / NF_SEC));
     lower_oom_standing();
+    drv_register();
     target_register(&target_cpu);
     Neffd__Worker__V1__Hello hello = NEFFD__WORKER__V1__HELLO__INIT;
     hello.pid = (uint32_t)getpid();

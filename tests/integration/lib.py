@@ -1,6 +1,7 @@
 """What the integration tests share: a daemon in a directory of its own, a client over python3-grpcio (an implementation that is not
 ours), a fake compiler, and a runner that counts cases."""
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from pb import Schema  # noqa: E402
 SCHEMA = Schema(ROOT / "proto/neffd.proto")
 CHUNK = 900_000
 # An instrumented daemon is several times slower: limits that are about speed stretch with it.
-SLOW = float(os.environ.get("NEFFD_TEST_SLOW", "1"))
+SLOW = {"address": 4, "thread": 8}.get(os.environ.get("TEST_SANITIZE", ""), 1)
 
 
 class Skip(Exception):
@@ -34,7 +35,7 @@ def grpc_module():
 
 
 def build_dir():
-    return Path(os.environ.get("NEFFD_BUILD", ROOT / "build"))
+    return Path(os.environ.get("TEST_BUILD") or os.environ.get("NEFFD_BUILD") or ROOT / "build")
 
 
 def binary(name):
@@ -314,34 +315,91 @@ def processes_with(text):
     return found
 
 
+class Fake:
+    """tests/fake-neuronx-cc: what it is told, and what it says that it did."""
+
+    def __init__(self, directory, actions="ok"):
+        self.file, self.log = Path(directory) / "fake.actions", Path(directory) / "fake.log"
+        self.tell(actions)
+        path = build_dir() / "tests/fake-neuronx-cc/fake-neuronx-cc"
+        if not path.exists():
+            raise Skip(f"{path} is not built")
+        self.env = {"NEFFD_NEURONX_CC": str(path), "FAKE_NEURONX_CC_FILE": str(self.file), "FAKE_NEURONX_CC_LOG": str(self.log)}
+
+    def tell(self, actions):
+        self.file.write_text(actions + "\n")
+
+    def starts(self):
+        if not self.log.exists():
+            return []
+        return [row for row in map(json.loads, self.log.read_text().splitlines()) if row["event"] == "start"]
+
+
+class Place:
+    """A daemon with the fake compiler behind it: `with Place("slow:3") as p: p.daemon, p.fake, p.client()`."""
+
+    def __init__(self, actions="ok", args=(), env=None, **kw):
+        self.dir = Path(tempfile.mkdtemp(prefix="neffd-test-"))
+        self.fake = Fake(self.dir, actions)
+        self.daemon = Daemon(self.dir, env={**self.fake.env, **(env or {})}, args=args, **kw)
+        self.clients = []
+
+    def client(self, **kw):
+        c = self.daemon.client(**kw)
+        self.clients.append(c)
+        return c
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        for c in self.clients:
+            c.close()
+        try:
+            self.daemon.__exit__(*exc)
+        finally:
+            subprocess.run(["rm", "-rf", str(self.dir)], check=False)
+
+
+def neffctl(daemon, *args, timeout=60, wait=True, env=None):
+    """The project's own client, for cases about processes."""
+    full = {**os.environ, "NEFFD_SOCKET": f"unix:{daemon.socket}", "TORCH_NEURONX_NEFF_CACHE_DIR": str(daemon.shared),
+            "TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR": str(daemon.local), **(env or {})}
+    p = subprocess.Popen([binary("neffctl"), *args], env=full, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if not wait:
+        return p
+    out, err = p.communicate(timeout=timeout * SLOW)
+    return p.returncode, out.decode(), err.decode()
+
+
 def main(cases):
+    """Runs the cases (functions) and prints TAP."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--minutes", type=float, default=0)
+    parser.add_argument("--minutes", type=float, default=float(os.environ.get("TEST_MINUTES") or 0))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--fast", action="store_true")
+    parser.add_argument("--fast", action="store_true", default=bool(os.environ.get("TEST_FAST")))
+    parser.add_argument("-v", "--verbose", action="store_true")
     args = parser.parse_args()
-    passed = bad = skipped = 0
-    for case in cases:
-        name = case.__name__
-        if args.only and args.only not in name:
-            continue
-        if args.list:
-            print(name)
-            continue
+    cases = [c for c in cases if args.only in c.__name__]
+    if args.list:
+        print("\n".join(c.__name__ for c in cases))
+        return
+    bad = 0
+    print(f"1..{len(cases)}", flush=True)
+    for number, case in enumerate(cases, 1):
         began = time.time()
+        name = f"{number} - {case.__name__}"
         try:
             case(args) if case.__code__.co_argcount else case()
-            passed += 1
-            print(f"ok {name} ({time.time() - began:.1f} s)", flush=True)
+            print(f"ok {name}", flush=True)
         except Skip as reason:
-            skipped += 1
-            print(f"skip {name}: {reason}", flush=True)
+            print(f"ok {name} # SKIP {reason}", flush=True)
         except Exception:
             bad += 1
             print(f"not ok {name}", flush=True)
-            traceback.print_exc(file=sys.stdout)
-    if not args.list:
-        print(f"{passed} passed, {bad} failed, {skipped} skipped")
-        sys.exit(1 if bad or (not passed and not skipped) else 0 if passed else 77)
+            print("".join(f"# {line}\n" for line in traceback.format_exc().splitlines()), end="", flush=True)
+        if args.verbose:
+            print(f"# {time.time() - began:.1f} s", flush=True)
+    sys.exit(1 if bad else 0)
