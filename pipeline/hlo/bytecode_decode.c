@@ -246,7 +246,7 @@ static int enter(struct bc *b, struct entry *table, size_t n, uint64_t index, co
 
 int hlo__bc_type_at(struct bc *b, uint64_t index, const void *at, const struct hlo_type **ret)
 {
-    struct entry *t;
+    struct entry *t = NULL;
     int e = enter(b, b->types, b->num_types, index, at, "type", &t);
     if (e)
         return e;
@@ -694,7 +694,7 @@ static int builtin_attr(struct bc *b, struct nf_reader *r, const struct hlo_attr
 
 int hlo__bc_attr_at(struct bc *b, uint64_t index, const void *at, const struct hlo_attr **ret)
 {
-    struct entry *a;
+    struct entry *a = NULL;
     int e = enter(b, b->attrs, b->num_attrs, index, at, "attribute", &a);
     if (e)
         return e;

@@ -25,6 +25,9 @@ int hlo_parse(struct nf_str text, const struct hlo_limits *limits, struct nf_are
 int hlo_parse_section(struct nf_str text, uint32_t first_line, const struct hlo_limits *limits, struct nf_arena *arena,
                       struct hlo_module **ret_module, struct nf_error *err);
 
+/* One attribute by its spelling, `{uplo = 76 : ui8}`; no aliases. The text must live as long as the module. */
+int hlo_parse_attr(struct hlo_module *m, struct nf_str text, const struct hlo_attr **ret_attr, struct nf_error *err);
+
 /* The constraints of the StableHLO specification, for every operation; the first violation. NF_EGRAPH. */
 int hlo_verify(struct hlo_module *m, struct nf_error *err);
 

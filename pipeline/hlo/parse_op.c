@@ -537,3 +537,26 @@ int hlo_parse(struct nf_str text, const struct hlo_limits *limits, struct nf_are
 {
     return hlo_parse_section(text, 1, limits, arena, ret_module, err);
 }
+
+int hlo_parse_attr(struct hlo_module *m, struct nf_str text, const struct hlo_attr **ret_attr, struct nf_error *err)
+{
+    if (text.len > UINT32_MAX || text.len == 0)
+        return nf_fail(err, NF_EGRAPH, "an attribute of %zu bytes", text.len);
+    struct hlo_parser p = {.begin = text.data, .at = text.data, .end = text.data + text.len, .m = m, .arena = m->arena, .limits = &hlo_limits_default, .err = err};
+    const struct hlo_attr *a;
+    p.scratch = nf_arena_new(0);
+    p.aliases = nf_map_new(false);
+    p.resources = nf_map_new(false);
+    bool ok = hlo__parse_attr(&p, &a);
+    if (ok && parse_peek(&p)) {
+        ok = false;
+        p.code = nf_fail(err, NF_EGRAPH, "text behind an attribute");
+    }
+    nf_map_free(p.aliases);
+    nf_map_free(p.resources);
+    nf_arena_free(p.scratch);
+    if (!ok)
+        return p.code;
+    *ret_attr = a;
+    return 0;
+}

@@ -1,0 +1,61 @@
+/* hlo_proto_internal.h: shared by hlo_proto_read.c (computations, calls, regions) and hlo_proto_attrs.c (shapes, constants,
+ * attributes of instructions). */
+#ifndef NEFFD_PIPELINE_HLO_HLO_PROTO_INTERNAL_H
+#define NEFFD_PIPELINE_HLO_HLO_PROTO_INTERNAL_H
+
+#include "pipeline/hlo/hlo_proto.h"
+#include "pipeline/hlo/hlo_proto_fields.h"
+#include "pipeline/hlo/pb.h"
+
+/* One HloInstructionProto: the parts that every one has, and the message for the rest. */
+struct hp_inst {
+    int64_t id;
+    struct nf_str name, opcode, shape, message;
+    size_t num_operands, num_called;
+    int64_t *operands, *called;
+    /* what it stands for, as a list of arrays: one value, or the leaves of its tuple */
+    struct hlo_value **leaves;
+    uint32_t num_leaves;
+};
+struct hp_comp {
+    int64_t id, root;
+    struct nf_str name, message;
+    size_t num_insts;
+    struct nf_str symbol;   /* of the function that it has become, or empty */
+};
+
+struct hp {
+    struct hlo_module *m;
+    const struct hlo_limits *limits;
+    struct nf_error *err;
+    struct nf_str bytes;
+    struct hp_comp *comps;  /* sorted by id */
+    size_t num_comps;
+    int64_t entry;
+    uint64_t literal_bytes;
+    unsigned depth;
+};
+
+int hp_fail(struct hp *p, const struct hp_inst *i, int code, const char *fmt, ...) NF_PRINTF(4, 5);
+int hp_cut(struct hp *p, const void *at, const char *what);     /* "byte N: WHAT is cut" */
+
+/* Element kind of a PrimitiveType, HLO_ELEM_MAX if it has none; and back, 0. */
+enum hlo_elem hp_elem_of(uint64_t primitive);
+unsigned hp_primitive_of(enum hlo_elem e);
+
+unsigned hp_literal_field(enum hlo_elem e);                      /* of LiteralProto */
+
+/* All numbers of a repeated integer field, packed or not. NULL with *ret_n 0 when there are none. */
+int64_t *hp_ints(struct hp *p, struct nf_str message, uint32_t num, size_t *ret_n);
+
+/* Types of the leaves of a ShapeProto, in order, appended to list (cap of them at most). */
+int hp_shape_leaves(struct hp *p, const struct hp_inst *i, struct nf_str shape, const struct hlo_type **list, uint32_t cap, uint32_t *n);
+int hp_literal(struct hp *p, const struct hp_inst *i, const struct hlo_type *type, const struct hlo_attr **ret);
+/* Attributes of the operation from the fields of the instruction, including sharding and frontend attributes. */
+int hp_attributes(struct hp *p, const struct hp_inst *i, struct hlo_op *op);
+void hp_decorate(struct hp *p, const struct hp_inst *i, struct hlo_op *op);
+
+/* The inverse of hp_attributes: fields of the instruction, appended to o. NF_EUNSUPPORTED by name. */
+int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_buf *o, struct nf_error *err);
+
+#endif

@@ -1,0 +1,795 @@
+/* Computations, calls and regions of HloModuleProto. See hlo_proto.h; the fields of single instructions are hlo_proto_attrs.c's. */
+#include "pipeline/hlo/hlo_proto_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define LEAVES_MAX 65536u
+
+int hp_fail(struct hp *p, const struct hp_inst *i, int code, const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (!i)
+        return nf_fail(p->err, code, "%s", text);
+    nf_fail(p->err, code, "%.*s: %s", (int)NF_MIN(i->opcode.len, 40u), i->opcode.data, text);
+    nf_error_location(p->err, "instruction %.*s, byte %zu", (int)NF_MIN(i->name.len, 120u), i->name.data, (size_t)(i->message.data - p->bytes.data));
+    return code;
+}
+
+int hp_cut(struct hp *p, const void *at, const char *what)
+{
+    nf_fail(p->err, NF_EGRAPH, "%s is cut or malformed", what);
+    nf_error_location(p->err, "byte %zu", (size_t)((const char *)at - p->bytes.data));
+    return NF_EGRAPH;
+}
+
+/* ---- the module's tables ---- */
+
+static int by_comp_id(const void *a, const void *b)
+{
+    int64_t x = ((const struct hp_comp *)a)->id, y = ((const struct hp_comp *)b)->id;
+    return (x > y) - (x < y);
+}
+
+static int read_computations(struct hp *p)
+{
+    struct nf_reader r = nf_reader_of(p->bytes);
+    struct pb_field f;
+    size_t n = 0;
+    while (pb_next(&r, &f))
+        n += f.num == MODULE_COMPUTATIONS && f.wire == PB_BYTES;
+    if (r.failed)
+        return hp_cut(p, r.at, "the module");
+    if (n == 0)
+        return hp_fail(p, NULL, NF_EGRAPH, "no HloModuleProto: it holds no computation");
+    p->comps = NF_NEW_ARRAY(p->m->arena, struct hp_comp, n);
+    r = nf_reader_of(p->bytes);
+    while (p->num_comps < n && pb_next(&r, &f)) {
+        if (f.num == MODULE_ENTRY_ID && f.wire == PB_VARINT)
+            p->entry = (int64_t)f.v;
+        if (f.num != MODULE_COMPUTATIONS || f.wire != PB_BYTES)
+            continue;
+        struct hp_comp *c = &p->comps[p->num_comps++];
+        c->message = f.bytes;
+        struct nf_reader inner = nf_reader_of(f.bytes);
+        struct pb_field g;
+        while (pb_next(&inner, &g)) {
+            if (g.num == COMP_ID && g.wire == PB_VARINT)
+                c->id = (int64_t)g.v;
+            else if (g.num == COMP_ROOT && g.wire == PB_VARINT)
+                c->root = (int64_t)g.v;
+            else if (g.num == COMP_NAME && g.wire == PB_BYTES)
+                c->name = g.bytes;
+            else if (g.num == COMP_INSTRUCTIONS && g.wire == PB_BYTES)
+                c->num_insts++;
+        }
+        if (inner.failed)
+            return hp_cut(p, inner.at, "a computation");
+    }
+    p->entry = (int64_t)pb_uint(p->bytes, MODULE_ENTRY_ID, (uint64_t)p->comps[p->num_comps - 1].id);
+    qsort(p->comps, n, sizeof(*p->comps), by_comp_id);
+    for (size_t i = 1; i < n; i++)
+        if (p->comps[i].id == p->comps[i - 1].id)
+            return hp_fail(p, NULL, NF_EGRAPH, "two computations with id %lld", (long long)p->comps[i].id);
+    return 0;
+}
+
+static struct hp_comp *comp_of(struct hp *p, int64_t id)
+{
+    struct hp_comp key = {.id = id};
+    return bsearch(&key, p->comps, p->num_comps, sizeof(key), by_comp_id);
+}
+
+static int called(struct hp *p, const struct hp_inst *i, size_t k, struct hp_comp **ret)
+{
+    *ret = k < i->num_called ? comp_of(p, i->called[k]) : NULL;
+    return *ret ? 0 : hp_fail(p, i, NF_EGRAPH, "computation %zu is missing", k);
+}
+
+/* ---- one computation ---- */
+
+struct scope {
+    struct hp_inst *insts;      /* in the order of the file */
+    size_t *by_id;              /* indexes into insts, sorted by id */
+    size_t n;
+    size_t num_params;
+    uint32_t *param_at;         /* num_params + 1 of them */
+};
+
+static int read_inst(struct hp *p, struct nf_str message, struct hp_inst *i)
+{
+    struct nf_reader r = nf_reader_of(message);
+    struct pb_field f;
+    *i = (struct hp_inst){.message = message};
+    while (pb_next(&r, &f)) {
+        if (f.wire == PB_BYTES) {
+            if (f.num == INST_NAME)
+                i->name = f.bytes;
+            else if (f.num == INST_OPCODE)
+                i->opcode = f.bytes;
+            else if (f.num == INST_SHAPE)
+                i->shape = f.bytes;
+        } else if (f.num == INST_ID) {
+            i->id = (int64_t)f.v;
+        }
+    }
+    if (r.failed)
+        return hp_cut(p, r.at, "an instruction");
+    i->operands = hp_ints(p, message, INST_OPERANDS, &i->num_operands);
+    i->called = hp_ints(p, message, INST_CALLED, &i->num_called);
+    return 0;
+}
+
+/* Merge sort of indexes by id: stable, no context needed. */
+static void sort_by_id(const struct hp_inst *insts, size_t *v, size_t *tmp, size_t n)
+{
+    for (size_t width = 1; width < n; width *= 2) {
+        for (size_t lo = 0; lo < n; lo += 2 * width) {
+            size_t mid = NF_MIN(lo + width, n), hi = NF_MIN(lo + 2 * width, n), a = lo, b = mid;
+            for (size_t k = lo; k < hi; k++)
+                tmp[k] = a < mid && (b >= hi || insts[v[a]].id <= insts[v[b]].id) ? v[a++] : v[b++];
+        }
+        memcpy(v, tmp, n * sizeof(*v));
+    }
+}
+
+static int read_insts(struct hp *p, const struct hp_comp *c, struct scope *s)
+{
+    struct nf_reader r = nf_reader_of(c->message);
+    struct pb_field f;
+    int e;
+    *s = (struct scope){.insts = NF_NEW_ARRAY(p->m->arena, struct hp_inst, c->num_insts)};
+    while (s->n < c->num_insts && pb_next(&r, &f))
+        if (f.num == COMP_INSTRUCTIONS && f.wire == PB_BYTES && (e = read_inst(p, f.bytes, &s->insts[s->n++])))
+            return e;
+    s->by_id = NF_NEW_ARRAY(p->m->arena, size_t, s->n);
+    for (size_t i = 0; i < s->n; i++)
+        s->by_id[i] = i;
+    sort_by_id(s->insts, s->by_id, NF_NEW_ARRAY(p->m->arena, size_t, s->n), s->n);
+    return 0;
+}
+
+static struct hp_inst *inst_of(const struct scope *s, int64_t id)
+{
+    size_t lo = 0, hi = s->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (s->insts[s->by_id[mid]].id < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < s->n && s->insts[s->by_id[lo]].id == id ? &s->insts[s->by_id[lo]] : NULL;
+}
+
+static int operand(struct hp *p, const struct scope *s, const struct hp_inst *i, size_t k, struct hp_inst **ret)
+{
+    *ret = k < i->num_operands ? inst_of(s, i->operands[k]) : NULL;
+    if (!*ret || !(*ret)->leaves)
+        return hp_fail(p, i, NF_EGRAPH, "operand %zu is not defined before it is used", k);
+    return 0;
+}
+
+/* All leaves of all operands from `from` on, in order. */
+static int operand_leaves(struct hp *p, const struct scope *s, const struct hp_inst *i, size_t from, uint32_t *ret_n, struct hlo_value ***ret)
+{
+    uint64_t n = 0;
+    struct hp_inst *o;
+    int e;
+    for (size_t k = from; k < i->num_operands; k++) {
+        if ((e = operand(p, s, i, k, &o)))
+            return e;
+        n += o->num_leaves;
+    }
+    if (n > LEAVES_MAX)
+        return hp_fail(p, i, NF_ELIMIT, "%llu operands", (unsigned long long)n);
+    struct hlo_value **v = NF_NEW_ARRAY(p->m->arena, struct hlo_value *, (size_t)n);
+    n = 0;
+    for (size_t k = from; k < i->num_operands; k++) {
+        operand(p, s, i, k, &o);
+        if (o->num_leaves)
+            memcpy(v + n, o->leaves, o->num_leaves * sizeof(*v));
+        n += o->num_leaves;
+    }
+    *ret_n = (uint32_t)n;
+    *ret = v;
+    return 0;
+}
+
+static int result_types(struct hp *p, const struct hp_inst *i, uint32_t *ret_n, const struct hlo_type ***ret)
+{
+    const struct hlo_type **types = NF_NEW_ARRAY(p->m->arena, const struct hlo_type *, 16);
+    uint32_t cap = 16;
+    for (;;) {
+        *ret_n = 0;
+        int e = hp_shape_leaves(p, i, i->shape, types, cap, ret_n);
+        if (e != NF_ELIMIT || cap >= LEAVES_MAX) {
+            *ret = types;
+            return e;
+        }
+        cap *= 16;
+        types = NF_NEW_ARRAY(p->m->arena, const struct hlo_type *, cap);
+    }
+}
+
+static void take_results(struct hp *p, struct hp_inst *i, struct hlo_op *op)
+{
+    i->num_leaves = op->num_results;
+    i->leaves = NF_NEW_ARRAY(p->m->arena, struct hlo_value *, op->num_results + 1u);
+    for (uint32_t k = 0; k < op->num_results; k++)
+        i->leaves[k] = &op->results[k];
+}
+
+struct params {
+    struct hlo_value *const *leaves;
+    uint32_t n;
+};
+
+static int import_body(struct hp *p, const struct hp_comp *c, struct hlo_block *b, struct params params, uint32_t *ret_n, struct hlo_value ***ret);
+
+/* A region whose block takes these types; ends with stablehlo.return. */
+static int import_region(struct hp *p, const struct hp_inst *i, const struct hp_comp *c, struct hlo_region *r, uint32_t n_types, const struct hlo_type *const *types)
+{
+    struct hlo_block *b = hlo_block_new(p->m, r);
+    for (uint32_t k = 0; k < n_types; k++)
+        hlo_block_add_arg(p->m, b, types[k]);
+    uint32_t n;
+    struct hlo_value **v;
+    if (p->depth >= p->limits->depth)
+        return hp_fail(p, i, NF_ELIMIT, "computations nest deeper than %u", p->limits->depth);
+    p->depth++;
+    int e = import_body(p, c, b, (struct params){b->args, b->num_args}, &n, &v);
+    p->depth--;
+    if (!e)
+        hlo_block_append(b, hlo_op_new(p->m, HLO_OP_RETURN, n, v, 0, NULL, 0));
+    return e;
+}
+
+/* A branch sees its operand's leaves as they are outside. */
+static int import_branch(struct hp *p, const struct scope *s, struct hp_inst *i, size_t branch, size_t arg, struct hlo_region *r)
+{
+    struct hp_comp *c;
+    struct hp_inst *o;
+    uint32_t n;
+    struct hlo_value **v;
+    int e = called(p, i, branch, &c);
+    if (e || (e = operand(p, s, i, arg, &o)))
+        return e;
+    if (p->depth >= p->limits->depth)
+        return hp_fail(p, i, NF_ELIMIT, "computations nest deeper than %u", p->limits->depth);
+    struct hlo_block *b = hlo_block_new(p->m, r);
+    p->depth++;
+    e = import_body(p, c, b, (struct params){o->leaves, o->num_leaves}, &n, &v);
+    p->depth--;
+    if (!e)
+        hlo_block_append(b, hlo_op_new(p->m, HLO_OP_RETURN, n, v, 0, NULL, 0));
+    return e;
+}
+
+static int import_conditional(struct hp *p, const struct scope *s, struct hp_inst *i, struct hlo_block *b)
+{
+    struct hp_inst *o;
+    uint32_t n;
+    const struct hlo_type **types;
+    int e = operand(p, s, i, 0, &o);
+    if (e || (e = result_types(p, i, &n, &types)))
+        return e;
+    if (o->num_leaves != 1 || i->num_called == 0 || i->num_called > UINT16_MAX || i->num_operands != i->num_called + 1)
+        return hp_fail(p, i, NF_EGRAPH, "%zu branches, %zu operands", i->num_called, i->num_operands);
+    bool two = o->leaves[0]->type->elem == HLO_ELEM_I1;
+    if (two && i->num_called != 2)
+        return hp_fail(p, i, NF_EGRAPH, "a predicate with %zu branches", i->num_called);
+    struct hlo_op *op = hlo_op_new(p->m, two ? HLO_OP_IF : HLO_OP_CASE, 1, o->leaves, n, types, (uint16_t)i->num_called);
+    hlo_block_append(b, op);
+    for (size_t k = 0; k < i->num_called && !e; k++)
+        e = import_branch(p, s, i, k, k + 1, op->regions[k]);
+    take_results(p, i, op);
+    return e;
+}
+
+static int import_while(struct hp *p, const struct scope *s, struct hp_inst *i, struct hlo_block *b)
+{
+    struct hp_comp *body, *cond;
+    uint32_t n;
+    struct hlo_value **v;
+    int e = operand_leaves(p, s, i, 0, &n, &v);
+    if (e || (e = called(p, i, 0, &body)) || (e = called(p, i, 1, &cond)))
+        return e;
+    const struct hlo_type **types = NF_NEW_ARRAY(p->m->arena, const struct hlo_type *, n);
+    for (uint32_t k = 0; k < n; k++)
+        types[k] = v[k]->type;
+    struct hlo_op *op = hlo_op_new(p->m, HLO_OP_WHILE, n, v, n, types, 2);
+    hlo_block_append(b, op);
+    if (!(e = import_region(p, i, cond, op->regions[0], n, types)))
+        e = import_region(p, i, body, op->regions[1], n, types);
+    take_results(p, i, op);
+    return e;
+}
+
+/* The function that a called computation becomes, made at its first call. */
+static int import_function(struct hp *p, struct hp_comp *c, const char *visibility, struct nf_str name, struct hlo_op **ret);
+
+static int import_call(struct hp *p, const struct scope *s, struct hp_inst *i, struct hlo_block *b)
+{
+    struct hp_comp *c;
+    uint32_t n, results;
+    struct hlo_value **v;
+    const struct hlo_type **types;
+    struct hlo_op *func;
+    int e = called(p, i, 0, &c);
+    if (e || (e = operand_leaves(p, s, i, 0, &n, &v)) || (e = result_types(p, i, &results, &types)))
+        return e;
+    if (!c->symbol.len) {
+        char *name = nf_arena_printf(p->m->arena, "computation_%zu", (size_t)(c - p->comps));
+        if (p->depth >= p->limits->depth)
+            return hp_fail(p, i, NF_ELIMIT, "calls nest deeper than %u", p->limits->depth);
+        p->depth++;
+        e = import_function(p, c, "private", nf_str_c(name), &func);
+        p->depth--;
+        if (e)
+            return e;
+    }
+    if (!c->symbol.data[0])
+        return hp_fail(p, i, NF_EGRAPH, "a computation that calls itself");
+    struct hlo_op *op = hlo_op_new(p->m, HLO_OP_CALL, n, v, results, types, 0);
+    hlo_op_set_attr(op, HLO_A_callee, hlo_attr_symbol(p->m, c->symbol));
+    hlo_block_append(b, op);
+    take_results(p, i, op);
+    return 0;
+}
+
+/* Index of the first leaf of element `index` of the tuple shape, and how many leaves it has. */
+static int tuple_part(struct hp *p, const struct hp_inst *i, struct nf_str shape, uint64_t index, uint32_t *ret_at, uint32_t *ret_n)
+{
+    struct nf_reader r = nf_reader_of(shape);
+    struct pb_field f;
+    const struct hlo_type **scratch = NF_NEW_ARRAY(p->m->arena, const struct hlo_type *, LEAVES_MAX / 16);
+    uint32_t at = 0, n;
+    uint64_t k = 0;
+    while (pb_next(&r, &f)) {
+        if (f.num != SHAPE_TUPLE || f.wire != PB_BYTES)
+            continue;
+        n = 0;
+        int e = hp_shape_leaves(p, i, f.bytes, scratch, LEAVES_MAX / 16, &n);
+        if (e)
+            return e;
+        if (k++ == index) {
+            *ret_at = at;
+            *ret_n = n;
+            return 0;
+        }
+        at += n;
+    }
+    return hp_fail(p, i, NF_EGRAPH, "element %llu of a tuple that has %llu", (unsigned long long)index, (unsigned long long)k);
+}
+
+static int import_tuple_element(struct hp *p, const struct scope *s, struct hp_inst *i)
+{
+    struct hp_inst *o;
+    uint32_t at, n;
+    int e = operand(p, s, i, 0, &o);
+    if (e)
+        return e;
+    uint64_t index = pb_uint(i->message, INST_TUPLE_INDEX, 0);
+    if (o->num_leaves && nf_str_eq_c(o->opcode, "while") && index < o->num_leaves && pb_uint(i->shape, SHAPE_ELEMENT, 0) != PRIMITIVE_TUPLE) {
+        at = (uint32_t)index; /* loops over flat tuples are the usual case: no need to look at the whole shape */
+        n = 1;
+        struct nf_reader r = nf_reader_of(o->shape);
+        struct pb_field f;
+        uint32_t elements = 0;
+        while (pb_next(&r, &f))
+            elements += f.num == SHAPE_TUPLE;
+        if (elements != o->num_leaves && (e = tuple_part(p, i, o->shape, index, &at, &n)))
+            return e;
+    } else if ((e = tuple_part(p, i, o->shape, index, &at, &n))) {
+        return e;
+    }
+    if (at + n > o->num_leaves)
+        return hp_fail(p, i, NF_EGRAPH, "an element of something that is no such tuple");
+    i->leaves = o->leaves + at;
+    i->num_leaves = n;
+    return 0;
+}
+
+static enum hlo_op_id op_of(struct nf_str opcode)
+{
+    static const struct {
+        const char *opcode;
+        enum hlo_op_id id;
+    } others[] = {
+#define HLO_OP(opcode, id) {opcode, HLO_OP_##id},
+#include "pipeline/hlo/hlo_proto_ops.def"
+#undef HLO_OP
+    };
+    for (size_t k = 0; k < NF_ARRAY_LEN(others); k++)
+        if (nf_str_eq_c(opcode, others[k].opcode))
+            return others[k].id;
+    char name[80];
+    if (opcode.len > 60 || !nf_format(name, sizeof(name), "stablehlo.%.*s", NF_STR_ARG(opcode)))
+        return HLO_OP_UNKNOWN;
+    for (char *c = name; *c; c++)
+        if (*c == '-')
+            *c = '_';
+    return hlo_op_find(nf_str_c(name));
+}
+
+/* Types of the arguments of a body: elements of operands [0, n) as scalars, `twice`: one after the other again. */
+static const struct hlo_type **scalar_args(struct hp *p, uint32_t n, struct hlo_value *const *v, bool interleaved)
+{
+    const struct hlo_type **types = NF_NEW_ARRAY(p->m->arena, const struct hlo_type *, 2 * (size_t)n);
+    for (uint32_t k = 0; k < n; k++) {
+        const struct hlo_type *t = hlo_type_tensor(p->m, v[k]->type->elem, 0, NULL);
+        types[interleaved ? 2 * k : k] = t;
+        types[interleaved ? 2 * k + 1 : n + k] = t;
+    }
+    return types;
+}
+
+static int import_bodies(struct hp *p, const struct hp_inst *i, struct hlo_op *op)
+{
+    struct hlo_value **v = NF_NEW_ARRAY(p->m->arena, struct hlo_value *, op->num_operands);
+    struct hp_comp *c;
+    uint32_t n = op->num_operands;
+    int e;
+    for (uint32_t k = 0; k < n; k++) {
+        v[k] = op->operands[k].value;
+        if (v[k]->type->kind != HLO_TYPE_TENSOR)
+            return hp_fail(p, i, NF_EGRAPH, "operand %u is no array", k);
+    }
+    switch ((int)op->id) {
+    case HLO_OP_SORT:
+        return (e = called(p, i, 0, &c)) ? e : import_region(p, i, c, op->regions[0], 2 * n, scalar_args(p, n, v, true));
+    case HLO_OP_REDUCE:
+    case HLO_OP_REDUCE_WINDOW:
+        if (n < 2 || n % 2)
+            return hp_fail(p, i, NF_EGRAPH, "%u operands", n);
+        /* the accumulators have the types of the initial values */
+        return (e = called(p, i, 0, &c)) ? e : import_region(p, i, c, op->regions[0], n, scalar_args(p, n / 2, v + n / 2, false));
+    case HLO_OP_SCATTER:
+        if (n < 3 || n % 2 == 0)
+            return hp_fail(p, i, NF_EGRAPH, "%u operands", n);
+        return (e = called(p, i, 0, &c)) ? e : import_region(p, i, c, op->regions[0], n - 1, scalar_args(p, n / 2, v, false));
+    case HLO_OP_SELECT_AND_SCATTER:
+        if (n != 3)
+            return hp_fail(p, i, NF_EGRAPH, "%u operands", n);
+        for (size_t k = 0; k < 2; k++)
+            if ((e = called(p, i, k, &c)) || (e = import_region(p, i, c, op->regions[k], 2, scalar_args(p, 1, v, false))))
+                return e;
+        return 0;
+    case HLO_OP_ALL_REDUCE:
+    case HLO_OP_REDUCE_SCATTER:
+        return (e = called(p, i, 0, &c)) ? e : import_region(p, i, c, op->regions[0], 2, scalar_args(p, 1, v, false));
+    case HLO_OP_MAP: {
+        const struct hlo_type **types = scalar_args(p, n, v, false);
+        return (e = called(p, i, 0, &c)) ? e : import_region(p, i, c, op->regions[0], n, types);
+    }
+    default: return i->num_called && op->id != HLO_OP_CUSTOM_CALL ? hp_fail(p, i, NF_EUNSUPPORTED, "with called computations") : 0;
+    }
+}
+
+static int import_op(struct hp *p, const struct scope *s, struct hp_inst *i, struct hlo_block *b)
+{
+    enum hlo_op_id id = op_of(i->opcode);
+    uint32_t n, results;
+    struct hlo_value **v;
+    const struct hlo_type **types;
+    int e;
+    if (id == HLO_OP_UNKNOWN || id == HLO_OP_WHILE || id == HLO_OP_TUPLE || id == HLO_OP_RETURN)
+        return hp_fail(p, i, NF_EUNSUPPORTED, "an HLO operation without a StableHLO counterpart");
+    if (id == HLO_OP_CUSTOM_CALL && i->num_called)
+        return hp_fail(p, i, NF_EUNSUPPORTED, "a custom call with computations");
+    if ((e = operand_leaves(p, s, i, 0, &n, &v)) || (e = result_types(p, i, &results, &types)))
+        return e;
+    const struct hlo_op_info *info = hlo_op_info(id);
+    if ((int)n < info->min_operands || (info->max_operands >= 0 && (int)n > info->max_operands) || (int)results < info->min_results ||
+        (info->max_results >= 0 && (int)results > info->max_results))
+        return hp_fail(p, i, NF_EGRAPH, "%u operands and %u results", n, results);
+    struct hlo_op *op = hlo_op_new(p->m, id, n, v, results, types, info->regions > 0 ? (uint16_t)info->regions : 0);
+    op->pos = (uint32_t)NF_MIN((size_t)(i->message.data - p->bytes.data), (size_t)UINT32_MAX);
+    hlo_block_append(b, op);
+    if ((e = hp_attributes(p, i, op)) || (e = import_bodies(p, i, op)))
+        return e;
+    take_results(p, i, op);
+    hp_decorate(p, i, op);
+    return 0;
+}
+
+static int import_constant(struct hp *p, struct hp_inst *i, struct hlo_block *b)
+{
+    uint32_t n;
+    const struct hlo_type **types;
+    const struct hlo_attr *value;
+    int e = result_types(p, i, &n, &types);
+    if (e)
+        return e;
+    if (n != 1 || types[0]->kind != HLO_TYPE_TENSOR)
+        return hp_fail(p, i, NF_EUNSUPPORTED, "a constant that is no array");
+    if ((e = hp_literal(p, i, types[0], &value)))
+        return e;
+    struct hlo_op *op = hlo_op_new(p->m, HLO_OP_CONSTANT, 0, NULL, 1, types, 0);
+    hlo_op_set_attr(op, HLO_A_value, value);
+    hlo_block_append(b, op);
+    take_results(p, i, op);
+    return 0;
+}
+
+/* Where the leaves of each parameter begin among those that the computation is given: they stand in order of the numbers. */
+static int parameter_offsets(struct hp *p, struct scope *s)
+{
+    for (size_t k = 0; k < s->n; k++)
+        s->num_params += nf_str_eq_c(s->insts[k].opcode, "parameter");
+    s->param_at = NF_NEW_ARRAY(p->m->arena, uint32_t, s->num_params + 1);
+    for (size_t k = 0; k < s->n; k++) {
+        const struct hp_inst *i = &s->insts[k];
+        if (!nf_str_eq_c(i->opcode, "parameter"))
+            continue;
+        uint64_t number = pb_uint(i->message, INST_PARAMETER, 0);
+        uint32_t n = 0;
+        const struct hlo_type **types;
+        int e = result_types(p, i, &n, &types);
+        if (e)
+            return e;
+        if (number >= s->num_params || s->param_at[number + 1])
+            return hp_fail(p, i, NF_EGRAPH, "parameter number %llu of %zu", (unsigned long long)number, s->num_params);
+        s->param_at[number + 1] = n;
+    }
+    uint64_t sum = 0;
+    for (size_t k = 1; k <= s->num_params; k++) {
+        sum += s->param_at[k];
+        if (sum > UINT32_MAX)
+            return hp_fail(p, NULL, NF_ELIMIT, "a computation with more than %u parameters", UINT32_MAX);
+        s->param_at[k] = (uint32_t)sum;
+    }
+    return 0;
+}
+
+/* parameter K: the leaves of the K-th argument. */
+static int import_parameter(struct hp *p, const struct scope *s, struct hp_inst *i, struct params params)
+{
+    uint64_t number = pb_uint(i->message, INST_PARAMETER, 0);
+    uint32_t n = 0, at = s->param_at[number];
+    const struct hlo_type **types = NULL;
+    int e = result_types(p, i, &n, &types);
+    if (e)
+        return e;
+    if (at > params.n || n > params.n - at)
+        return hp_fail(p, i, NF_EGRAPH, "parameter %llu of a computation that is given %u arrays", (unsigned long long)number, params.n);
+    i->leaves = NF_NEW_ARRAY(p->m->arena, struct hlo_value *, n + 1u);
+    i->num_leaves = n;
+    for (uint32_t k = 0; k < n; k++) {
+        i->leaves[k] = params.leaves[at + k];
+        if (i->leaves[k]->type != types[k])
+            return hp_fail(p, i, NF_EGRAPH, "parameter %llu has another type than what it is given", (unsigned long long)number);
+    }
+    return 0;
+}
+
+static int import_inst(struct hp *p, const struct scope *s, struct hp_inst *i, struct hlo_block *b, struct params params)
+{
+    struct hp_inst *o;
+    int e;
+    if (p->m->num_ops >= p->limits->ops)
+        return hp_fail(p, i, NF_ELIMIT, "more than %u operations", p->limits->ops);
+    if (nf_arena_over(p->m->arena))
+        return hp_fail(p, i, NF_ELIMIT, "the program takes more memory than allowed");
+    if (nf_str_eq_c(i->opcode, "parameter"))
+        return import_parameter(p, s, i, params);
+    if (nf_str_eq_c(i->opcode, "constant"))
+        return import_constant(p, i, b);
+    if (nf_str_eq_c(i->opcode, "tuple"))
+        return operand_leaves(p, s, i, 0, &i->num_leaves, &i->leaves);
+    if (nf_str_eq_c(i->opcode, "get-tuple-element"))
+        return import_tuple_element(p, s, i);
+    if (nf_str_eq_c(i->opcode, "copy") || nf_str_eq_c(i->opcode, "add-dependency")) {
+        if ((e = operand(p, s, i, 0, &o)))
+            return e;
+        i->leaves = o->leaves;
+        i->num_leaves = o->num_leaves;
+        return 0;
+    }
+    if (nf_str_eq_c(i->opcode, "call"))
+        return import_call(p, s, i, b);
+    if (nf_str_eq_c(i->opcode, "while"))
+        return import_while(p, s, i, b);
+    if (nf_str_eq_c(i->opcode, "conditional"))
+        return import_conditional(p, s, i, b);
+    return import_op(p, s, i, b);
+}
+
+static int import_body(struct hp *p, const struct hp_comp *c, struct hlo_block *b, struct params params, uint32_t *ret_n, struct hlo_value ***ret)
+{
+    struct scope s;
+    int e = read_insts(p, c, &s);
+    if (!e)
+        e = parameter_offsets(p, &s);
+    for (size_t k = 0; k < s.n && !e; k++) {
+        /* tuples without elements have no leaves, but are defined */
+        e = import_inst(p, &s, &s.insts[k], b, params);
+        if (!e && !s.insts[k].leaves)
+            s.insts[k].leaves = NF_NEW_ARRAY(p->m->arena, struct hlo_value *, 1);
+    }
+    if (e)
+        return e;
+    struct hp_inst *root = inst_of(&s, c->root);
+    if (!root)
+        return hp_fail(p, NULL, NF_EGRAPH, "computation %.*s has no root", (int)NF_MIN(c->name.len, 100u), c->name.data);
+    *ret_n = root->num_leaves;
+    *ret = root->leaves;
+    return 0;
+}
+
+/* ---- functions ---- */
+
+/* Leaves of all parameters of a computation, in order of their numbers; with the name of each. */
+static int parameters(struct hp *p, const struct scope *s, uint32_t *ret_n, const struct hlo_type ***ret_types, struct nf_str **ret_names)
+{
+    size_t count = 0;
+    for (size_t k = 0; k < s->n; k++)
+        count += nf_str_eq_c(s->insts[k].opcode, "parameter");
+    const struct hp_inst **order = NF_NEW_ARRAY(p->m->arena, const struct hp_inst *, count);
+    for (size_t k = 0; k < s->n; k++) {
+        const struct hp_inst *i = &s->insts[k];
+        if (!nf_str_eq_c(i->opcode, "parameter"))
+            continue;
+        uint64_t number = pb_uint(i->message, INST_PARAMETER, 0);
+        if (number >= count || order[number])
+            return hp_fail(p, i, NF_EGRAPH, "parameter number %llu of %zu", (unsigned long long)number, count);
+        order[number] = i;
+    }
+    uint32_t cap = 0, n = 0;
+    const struct hlo_type **all = NULL;
+    struct nf_str *names = NULL;
+    for (size_t k = 0; k < count; k++) {
+        uint32_t m;
+        const struct hlo_type **types;
+        int e = result_types(p, order[k], &m, &types);
+        if (e)
+            return e;
+        if (n + m > cap) {
+            cap = NF_MAX(2 * cap, n + m);
+            const struct hlo_type **grown = NF_NEW_ARRAY(p->m->arena, const struct hlo_type *, cap);
+            struct nf_str *grown_names = NF_NEW_ARRAY(p->m->arena, struct nf_str, cap);
+            if (n) {
+                memcpy(grown, all, n * sizeof(*all));
+                memcpy(grown_names, names, n * sizeof(*names));
+            }
+            all = grown;
+            names = grown_names;
+        }
+        for (uint32_t j = 0; j < m; j++) {
+            all[n] = types[j];
+            names[n++] = order[k]->name;
+        }
+    }
+    *ret_n = n;
+    *ret_types = all;
+    *ret_names = names;
+    return 0;
+}
+
+static const struct hlo_attr *name_dict(struct hp *p, struct nf_str name, const struct hlo_named *more, size_t n_more)
+{
+    struct hlo_named v[4] = {{NF_STR("neffd.name"), hlo_attr_string(p->m, name)}};
+    size_t n = 1;
+    for (size_t k = 0; k < n_more && n < NF_ARRAY_LEN(v); k++)
+        v[n++] = more[k];
+    return hlo_attr_dict(p->m, n, v);
+}
+
+/* tf.aliasing_output and jax.buffer_donor of parameter k, from the module's alias and donor tables (flat parameters only). */
+static size_t donations(struct hp *p, uint32_t k, struct hlo_named out[2])
+{
+    struct nf_str alias = pb_bytes(p->bytes, MODULE_ALIAS), donors = pb_bytes(p->bytes, MODULE_DONORS);
+    struct nf_reader r = nf_reader_of(alias);
+    struct pb_field f;
+    size_t n;
+    while (pb_next(&r, &f)) {
+        if (f.num != 1 || f.wire != PB_BYTES || pb_uint(f.bytes, 2, 0) != k)
+            continue;
+        int64_t *index = hp_ints(p, f.bytes, 1, &n);
+        out[0] = (struct hlo_named){NF_STR("tf.aliasing_output"), hlo_attr_int(p->m, HLO_ELEM_I32, n ? index[0] : 0)};
+        return 1;
+    }
+    r = nf_reader_of(donors);
+    while (pb_next(&r, &f))
+        if (f.num == 1 && f.wire == PB_BYTES && pb_uint(f.bytes, 1, 0) == k) {
+            out[0] = (struct hlo_named){NF_STR("jax.buffer_donor"), hlo_attr_bool(p->m, true)};
+            return 1;
+        }
+    return 0;
+}
+
+static void entry_names(struct hp *p, const struct hp_comp *c, struct hlo_op *func, uint32_t n, const struct nf_str *names, uint32_t results)
+{
+    const struct hlo_attr **args = NF_NEW_ARRAY(p->m->arena, const struct hlo_attr *, n);
+    for (uint32_t k = 0; k < n; k++) {
+        struct hlo_named more[2];
+        args[k] = name_dict(p, names[k], more, donations(p, k, more));
+    }
+    hlo_op_set_attr(func, HLO_A_arg_attrs, hlo_attr_array(p->m, n, args));
+    struct scope s;
+    if (read_insts(p, c, &s))
+        return;
+    struct hp_inst *root = inst_of(&s, c->root);
+    bool tuple = root && nf_str_eq_c(root->opcode, "tuple");
+    if (!root || (tuple ? root->num_operands != results : results != 1))
+        return;
+    const struct hlo_attr **res = NF_NEW_ARRAY(p->m->arena, const struct hlo_attr *, results);
+    for (uint32_t k = 0; k < results; k++) {
+        struct hp_inst *o = tuple ? inst_of(&s, root->operands[k]) : root;
+        res[k] = name_dict(p, o ? o->name : NF_STR(""), NULL, 0);
+    }
+    hlo_op_set_attr(func, HLO_A_res_attrs, hlo_attr_array(p->m, results, res));
+}
+
+static int import_function(struct hp *p, struct hp_comp *c, const char *visibility, struct nf_str name, struct hlo_op **ret)
+{
+    struct hlo_module *m = p->m;
+    struct scope s;
+    uint32_t n = 0, results = 0;
+    const struct hlo_type **types = NULL;
+    struct nf_str *names = NULL;
+    struct hlo_value **v = NULL;
+    c->symbol = nf_str_n("\0", 1); /* being made: a call to it from inside is a circle */
+    int e = read_insts(p, c, &s);
+    if (e || (e = parameters(p, &s, &n, &types, &names)))
+        return e;
+    struct hlo_op *func = hlo_op_new(m, HLO_OP_FUNC, 0, NULL, 0, NULL, 1);
+    struct hlo_block *b = hlo_block_new(m, func->regions[0]);
+    for (uint32_t k = 0; k < n; k++)
+        hlo_block_add_arg(m, b, types[k]);
+    if ((e = import_body(p, c, b, (struct params){b->args, n}, &results, &v)))
+        return e;
+    hlo_block_append(b, hlo_op_new(m, HLO_OP_FUNC_RETURN, results, v, 0, NULL, 0));
+    const struct hlo_type **out = NF_NEW_ARRAY(m->arena, const struct hlo_type *, results);
+    for (uint32_t k = 0; k < results; k++)
+        out[k] = v[k]->type;
+    hlo_op_set_attr(func, HLO_A_sym_name, hlo_attr_string(m, name));
+    hlo_op_set_attr(func, HLO_A_function_type, hlo_attr_type(m, hlo_type_function(m, n, types, results, out)));
+    hlo_op_set_attr(func, HLO_A_sym_visibility, hlo_attr_string(m, nf_str_c(visibility)));
+    if (c->id == p->entry)
+        entry_names(p, c, func, n, names, results);
+    hlo_block_append(hlo_module_block(m), func);
+    c->symbol = name;
+    *ret = func;
+    return 0;
+}
+
+bool hlo_proto_looks_like(struct nf_str bytes)
+{
+    struct nf_reader r = nf_reader_of(bytes);
+    struct pb_field f;
+    if (bytes.len < 8 || bytes.data[0] != 0x0A || !pb_next(&r, &f) || f.num != MODULE_NAME || f.bytes.len > 4096 || !nf_utf8_valid(f.bytes))
+        return false;
+    return pb_next(&r, &f) && (f.num == MODULE_ENTRY_NAME || f.num == MODULE_COMPUTATIONS || f.num == MODULE_PROGRAM_SHAPE) && f.wire == PB_BYTES;
+}
+
+int hlo_proto_read(struct nf_str bytes, const struct hlo_limits *limits, struct nf_arena *arena, struct hlo_module **ret_module,
+                   struct nf_error *err)
+{
+    struct hp p = {.limits = limits ? limits : &hlo_limits_default, .err = err, .bytes = bytes};
+    struct hlo_op *func;
+    if (bytes.len > p.limits->input_bytes)
+        return nf_fail(err, NF_ELIMIT, "input of %zu bytes, more than %zu", bytes.len, p.limits->input_bytes);
+    p.m = hlo_module_new(arena);
+    p.m->source = HLO_SOURCE_BYTES;
+    p.m->text = bytes;
+    int e = read_computations(&p);
+    if (e)
+        return e;
+    struct hp_comp *entry = comp_of(&p, p.entry);
+    if (!entry)
+        return hp_fail(&p, NULL, NF_EGRAPH, "the entry computation %lld is missing", (long long)p.entry);
+    if ((e = import_function(&p, entry, "public", NF_STR("main"), &func)))
+        return e;
+    struct nf_str name = pb_bytes(bytes, MODULE_NAME);
+    if (name.len)
+        hlo_op_set_attr(p.m->op, HLO_A_sym_name, hlo_attr_string(p.m, name));
+    hlo_module_symbols_changed(p.m);
+    *ret_module = p.m;
+    return 0;
+}
