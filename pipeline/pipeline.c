@@ -2,7 +2,9 @@
 
 #include "base/file.h"
 #include "base/reader.h"
+#include "pipeline/hlo/bytecode.h"
 #include "pipeline/hlo/hlo.h"
+#include "pipeline/hlo/hlo_proto.h"
 #include "pipeline/stages.h"
 #include "runtime/neff.h"
 
@@ -118,6 +120,27 @@ enum pipe_kind pipe_kind_sniff(struct nf_str bytes)
 
 /* ------------------------------------------------------------------------------------------------------------ import */
 
+int pipe_read(struct nf_str bytes, enum pipe_kind kind, const struct hlo_limits *limits, struct nf_arena *arena,
+              struct hlo_module **ret_module, struct nf_error *err)
+{
+    if (kind == PIPE_KIND_UNKNOWN)
+        kind = pipe_kind_sniff(bytes);
+    switch (kind) {
+    case PIPE_KIND_STABLEHLO_TEXT: return hlo_parse(bytes, limits, arena, ret_module, err);
+    case PIPE_KIND_STABLEHLO_BYTECODE: return hlo_bytecode_read(bytes, limits, arena, ret_module, err);
+    case PIPE_KIND_HLO_PROTO: return hlo_proto_read(bytes, limits, arena, ret_module, err);
+    case PIPE_KIND_FX_GRAPH:
+        nf_fail(err, NF_EUNSUPPORTED, "FX graphs cannot be compiled by this version");
+        nf_error_hint(err, "give StableHLO or HLO");
+        return NF_EUNSUPPORTED;
+    case PIPE_KIND_UNKNOWN:
+    case PIPE_KIND_MAX: break;
+    }
+    nf_fail(err, NF_EGRAPH, "the input is neither StableHLO (text or bytecode) nor HLO protobuf nor an FX graph");
+    nf_error_location(err, "byte 0");
+    return NF_EGRAPH;
+}
+
 int pipe_import(struct nf_str bytes, enum pipe_kind kind, const char *file_name, const struct hlo_limits *limits,
                 struct nf_arena *arena, struct pipe_graph **ret_graph, struct nf_error *err)
 {
@@ -126,25 +149,9 @@ int pipe_import(struct nf_str bytes, enum pipe_kind kind, const char *file_name,
         goto failed;
     }
     if (kind == PIPE_KIND_UNKNOWN)
-        kind = pipe_kind_sniff(bytes);
+        kind = pipe_kind_sniff(bytes); /* kept in the graph */
     struct hlo_module *m = NULL;
-    int r = NF_OK;
-    switch (kind) {
-    case PIPE_KIND_STABLEHLO_TEXT:
-        r = hlo_parse(bytes, limits, arena, &m, err);
-        break;
-    case PIPE_KIND_STABLEHLO_BYTECODE:
-    case PIPE_KIND_HLO_PROTO:
-    case PIPE_KIND_FX_GRAPH:
-        r = nf_fail(err, NF_EUNSUPPORTED, "input of kind %s is not read yet", pipe_kind_name(kind));
-        nf_error_hint(err, "give StableHLO text");
-        break;
-    case PIPE_KIND_UNKNOWN:
-    case PIPE_KIND_MAX:
-        r = nf_fail(err, NF_EGRAPH, "the input is neither StableHLO (text or bytecode) nor HLO protobuf nor an FX graph");
-        nf_error_location(err, "byte 0");
-        break;
-    }
+    int r = pipe_read(bytes, kind, limits, arena, &m, err);
     if (r == NF_OK)
         r = hlo_verify(m, err);
     if (r == NF_OK)

@@ -27,6 +27,10 @@ enum pipe_kind pipe_kind_sniff(struct nf_str bytes);
 struct hlo_module;
 struct hlo_limits;
 
+/* Bytes of any kind to IR, not yet verified. The bytes must outlive the arena's module. kind UNKNOWN: sniffed. */
+int pipe_read(struct nf_str bytes, enum pipe_kind kind, const struct hlo_limits *limits, struct nf_arena *arena,
+              struct hlo_module **ret_module, struct nf_error *err);
+
 struct pipe_graph {
     enum pipe_kind kind;                 /* of what was imported */
     struct hlo_module *module;           /* in canonical form */

@@ -316,5 +316,10 @@ int hlo__bc_set_properties(struct bc *b, struct hlo_op *op, const struct vhlo_fo
     if (r.failed || nf_reader_left(&r))
         return hlo__bc_fail(b, at, NF_EGRAPH, "%s: its attributes are cut or too many", info->name);
     put_pieces(b, op, &p);
+    if (op->id == HLO_OP_CUSTOM_CALL && !hlo_op_attr(op, HLO_A_operand_layouts) != !hlo_op_attr(op, HLO_A_result_layouts)) {
+        /* layouts are given for both sides or for none: an empty list beside a full one says something */
+        enum hlo_attr_name side = hlo_op_attr(op, HLO_A_operand_layouts) ? HLO_A_result_layouts : HLO_A_operand_layouts;
+        hlo_op_set_attr(op, side, hlo_attr_array(b->m, 0, NULL));
+    }
     return 0;
 }

@@ -9,9 +9,6 @@
 
 #include "pipeline/hlo/hlo.h"
 
-/* Whether the bytes can be the beginning of an HloModuleProto (a name, then known fields). A guess, for telling inputs apart. */
-bool hlo_proto_looks_like(struct nf_str bytes);
-
 /* The bytes are borrowed: constants are views of them. *err has location "byte N" or the instruction's name. NF_EGRAPH, NF_ELIMIT,
  * NF_EUNSUPPORTED. limits NULL: the default. The module is not verified. */
 int hlo_proto_read(struct nf_str bytes, const struct hlo_limits *limits, struct nf_arena *arena, struct hlo_module **ret_module,

@@ -759,15 +759,6 @@ static int import_function(struct hp *p, struct hp_comp *c, const char *visibili
     return 0;
 }
 
-bool hlo_proto_looks_like(struct nf_str bytes)
-{
-    struct nf_reader r = nf_reader_of(bytes);
-    struct pb_field f;
-    if (bytes.len < 8 || bytes.data[0] != 0x0A || !pb_next(&r, &f) || f.num != MODULE_NAME || f.bytes.len > 4096 || !nf_utf8_valid(f.bytes))
-        return false;
-    return pb_next(&r, &f) && (f.num == MODULE_ENTRY_NAME || f.num == MODULE_COMPUTATIONS || f.num == MODULE_PROGRAM_SHAPE) && f.wire == PB_BYTES;
-}
-
 int hlo_proto_read(struct nf_str bytes, const struct hlo_limits *limits, struct nf_arena *arena, struct hlo_module **ret_module,
                    struct nf_error *err)
 {

@@ -3,22 +3,24 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "pipeline/hlo/bytecode.h"
+#include "pipeline/hlo/hlo_proto.h"
 #include "pipeline/pipeline.h"
 
 #include <getopt.h>
 #include <unistd.h>
 
-enum action { ACT_NONE, ACT_PRINT, ACT_GENERIC, ACT_CANONICAL, ACT_KEY, ACT_VERIFY, ACT_CHECK, ACT_LIST_OPS };
+enum action { ACT_NONE, ACT_PRINT, ACT_GENERIC, ACT_CANONICAL, ACT_KEY, ACT_VERIFY, ACT_BYTECODE, ACT_HLO_PROTO, ACT_CHECK, ACT_LIST_OPS };
 
 struct options {
     enum action action;
-    const char *input, *output, *kind;
+    const char *input, *output, *kind, *version;
     bool json, debug_info, stats;
     struct check_options check;
 };
 
 static const char usage_text[] =
-    "usage: neffopt FILE|- --print|--print-generic|--canonical|--key|--verify [-o OUT] [--stats] [--debug-info] [--input-kind K] [--json]\n"
+    "usage: neffopt FILE|- --print|--print-generic|--canonical|--key|--verify|--to-bytecode[=VERSION]|--to-hlo-proto [-o OUT] [--stats] [--debug-info] [--input-kind K] [--json]\n"
     "       neffopt --check PATH... [--target evaluator|cpu] [--list] [--json] [--jobs N] [--time-limit S]\n"
     "       neffopt --list-ops\n"
     "\n"
@@ -155,12 +157,8 @@ static int run(const struct options *o)
             kind = strcmp(o->kind, "text") == 0 ? PIPE_KIND_STABLEHLO_TEXT : strcmp(o->kind, "bytecode") == 0 ? PIPE_KIND_STABLEHLO_BYTECODE : strcmp(o->kind, "hlo") == 0 ? PIPE_KIND_HLO_PROTO : PIPE_KIND_UNKNOWN;
         if (nf_str_trim(nf_buf_str(&text)).len == 0)
             rc = nf_fail(&err, NF_EGRAPH, "the input is empty");
-        else if (kind == PIPE_KIND_UNKNOWN)
-            rc = nf_fail(&err, NF_EGRAPH, "the input is none of the kinds that are read");
-        else if (kind != PIPE_KIND_STABLEHLO_TEXT)
-            rc = nf_fail(&err, NF_EUNSUPPORTED, "input of kind %s is not read yet", pipe_kind_name(kind));
         else
-            rc = hlo_parse(nf_buf_str(&text), NULL, arena, &m, &err);
+            rc = pipe_read(nf_buf_str(&text), kind, NULL, arena, &m, &err);
     }
     t1 = nf_now_ns();
     if (!rc)
@@ -181,6 +179,9 @@ static int run(const struct options *o)
     } else if (o->action == ACT_VERIFY) {
         if (o->json)
             printf("{\"file\":\"%s\",\"valid\":true}\n", o->input);
+    } else if (o->action == ACT_BYTECODE || o->action == ACT_HLO_PROTO) {
+        rc = o->action == ACT_BYTECODE ? hlo_bytecode_write(m, o->version, o->debug_info, &out, &err) : hlo_proto_write(m, &out, &err);
+        rc = rc ? fail_with(o, &err) : emit(o, &out);
     } else {
         struct hlo_print_options p = {.style = o->action == ACT_PRINT ? HLO_PRETTY : o->action == ACT_GENERIC ? HLO_GENERIC : HLO_CANONICAL, .locations = o->debug_info};
         hlo_print_with(m, &p, &out);
@@ -217,13 +218,14 @@ static int list_ops(bool json)
 
 int main(int argc, char **argv)
 {
-    enum { O_PRINT = 256, O_GENERIC, O_CANONICAL, O_KEY, O_VERIFY, O_CHECK, O_LIST_OPS, O_JSON, O_JOBS, O_TIME_LIMIT, O_LIST, O_TARGET, O_STATS, O_DEBUG, O_KIND, O_HELP, O_VERSION };
+    enum { O_PRINT = 256, O_GENERIC, O_CANONICAL, O_KEY, O_VERIFY, O_CHECK, O_LIST_OPS, O_JSON, O_JOBS, O_TIME_LIMIT, O_LIST, O_TARGET, O_STATS, O_DEBUG, O_KIND, O_HELP, O_VERSION, O_BYTECODE, O_HLO_PROTO };
     static const struct option longs[] = {
         {"print", no_argument, NULL, O_PRINT}, {"print-generic", no_argument, NULL, O_GENERIC}, {"canonical", no_argument, NULL, O_CANONICAL},
         {"key", no_argument, NULL, O_KEY}, {"verify", no_argument, NULL, O_VERIFY}, {"check", no_argument, NULL, O_CHECK},
         {"list-ops", no_argument, NULL, O_LIST_OPS}, {"json", no_argument, NULL, O_JSON}, {"jobs", required_argument, NULL, O_JOBS},
         {"time-limit", required_argument, NULL, O_TIME_LIMIT}, {"list", no_argument, NULL, O_LIST}, {"target", required_argument, NULL, O_TARGET},
         {"stats", no_argument, NULL, O_STATS}, {"debug-info", no_argument, NULL, O_DEBUG}, {"input-kind", required_argument, NULL, O_KIND},
+        {"to-bytecode", optional_argument, NULL, O_BYTECODE}, {"to-hlo-proto", no_argument, NULL, O_HLO_PROTO},
         {"output", required_argument, NULL, 'o'}, {"help", no_argument, NULL, O_HELP}, {"version", no_argument, NULL, O_VERSION}, {NULL, 0, NULL, 0}};
     struct options o = {.check = {.jobs = 2, .time_limit_s = 60}};
     int64_t number;
@@ -236,6 +238,11 @@ int main(int argc, char **argv)
         case O_CANONICAL: act = ACT_CANONICAL; break;
         case O_KEY: act = ACT_KEY; break;
         case O_VERIFY: act = ACT_VERIFY; break;
+        case O_BYTECODE:
+            act = ACT_BYTECODE;
+            o.version = optarg;
+            break;
+        case O_HLO_PROTO: act = ACT_HLO_PROTO; break;
         case O_CHECK: act = ACT_CHECK; break;
         case O_LIST_OPS: act = ACT_LIST_OPS; break;
         case O_JSON: o.json = o.check.json = true; break;

@@ -7,9 +7,11 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "pipeline/hlo/bytecode.h"
 #include "pipeline/hlo/eval.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 struct expectations {
     unsigned lines[64];
@@ -256,9 +258,73 @@ void neffopt_case(const struct case_input *in, struct case_result *r)
     nf_arena_free(arena);
 }
 
+/* The canonical print of a module, so that spelling does not matter. */
+static int canonical_of(struct hlo_module *m, struct nf_buf *out, struct nf_error *err)
+{
+    int rc = hlo_verify(m, err);
+    if (!rc)
+        rc = hlo_canonicalise(m, err);
+    return rc ? rc : hlo_print_canonical(m, out);
+}
+
 void neffopt_case_bytecode(const char *path, struct case_result *r)
 {
-    (void)path;
-    *r = (struct case_result){.verdict = VERDICT_FAIL};
-    nf_format(r->reason, sizeof r->reason, "bytecode is not read yet");
+    struct nf_buf bytes = NF_BUF_INIT, text = NF_BUF_INIT, a = NF_BUF_INIT, b = NF_BUF_INIT, back = NF_BUF_INIT;
+    struct nf_arena *arena = nf_arena_new(0);
+    struct hlo_module *m = NULL, *beside = NULL;
+    struct nf_error err = {0};
+    const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    bool invalid = strncmp(base, "invalid_", 8) == 0;
+    *r = (struct case_result){.verdict = VERDICT_PASS};
+    int rc = nf_file_read(path, UINT32_MAX, &bytes, &err);
+    if (!rc)
+        rc = hlo_bytecode_read(nf_buf_str(&bytes), NULL, arena, &m, &err);
+    if (!rc)
+        rc = hlo_verify(m, &err);
+    if (invalid) {
+        if (!rc)
+            fail(r, 0, "accepted, but it must be rejected");
+        goto out;
+    }
+    if (rc == NF_EUNSUPPORTED && strstr(err.message, "bytecode format")) {
+        r->verdict = VERDICT_SKIP; /* before 0.15: the format that is read begins there */
+        nf_format(r->reason, sizeof r->reason, "%s", err.message);
+        goto out;
+    }
+    if (rc) {
+        fail(r, 0, "%s (%s)", err.message, err.location);
+        goto out;
+    }
+    /* written again by us, it reads to the same program */
+    if (!hlo_print(m, HLO_GENERIC, &a)) {
+        struct hlo_module *again_m = NULL;
+        if (hlo_bytecode_write(m, NULL, true, &back, &err) || hlo_bytecode_read(nf_buf_str(&back), NULL, arena, &again_m, &err) || hlo_print(again_m, HLO_GENERIC, &b))
+            fail(r, 0, "written again: %s (%s)", err.message, err.location);
+        else if (!nf_str_eq(nf_buf_str(&a), nf_buf_str(&b)))
+            first_difference(nf_buf_str(&a), nf_buf_str(&b), r->reason, sizeof r->reason), r->verdict = VERDICT_FAIL;
+        if (r->verdict == VERDICT_FAIL)
+            goto out;
+    }
+    char *text_path = nf_strndup(path, strlen(path) - 3);
+    bool has_text = access(text_path, R_OK) == 0;
+    if (has_text && nf_file_read(text_path, UINT32_MAX, &text, &err)) {
+        fail(r, 0, "%s", err.message);
+    } else if (has_text) {
+        nf_buf_clear(&a);
+        nf_buf_clear(&b);
+        if (hlo_parse(nf_buf_str(&text), NULL, arena, &beside, &err) || canonical_of(beside, &b, &err))
+            fail(r, 0, "the text beside it: %s (%s)", err.message, err.location);
+        else if (canonical_of(m, &a, &err))
+            fail(r, 0, "%s (%s)", err.message, err.location);
+        else if (!nf_str_eq(nf_buf_str(&a), nf_buf_str(&b)))
+            first_difference(nf_buf_str(&b), nf_buf_str(&a), r->reason, sizeof r->reason), r->verdict = VERDICT_FAIL;
+    }
+    free(text_path);
+out:
+    nf_buf_done(&bytes);
+    nf_buf_done(&text);
+    nf_buf_done(&a);
+    nf_buf_done(&b);
+    nf_buf_done(&back);
+    nf_arena_free(arena);
 }
