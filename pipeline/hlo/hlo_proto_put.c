@@ -125,8 +125,6 @@ static int put_custom_call(struct hlo_module *m, const struct hlo_op *op, struct
     const struct hlo_attr *called = hlo_op_attr(op, HLO_A_called_computations);
     if (called && called->kind == HLO_ATTR_ARRAY && called->array.n)
         return unsupported(m, op, "a called computation", err);
-    if (hlo_op_attr(op, HLO_A_operand_layouts) || hlo_op_attr(op, HLO_A_result_layouts))
-        return unsupported(m, op, "a layout of its operands or results", err);
     pb_put_bytes(o, INST_TARGET, hlo_op_string(op, HLO_A_call_target_name));
     if (config && config->kind == HLO_ATTR_STRING) {
         pb_put_bytes(o, INST_BACKEND_CONFIG, config->str);

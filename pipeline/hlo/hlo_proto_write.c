@@ -18,6 +18,7 @@ struct writer {
     size_t num_funcs, cap_funcs;
     unsigned depth;
     const struct hlo_op *entry;
+    struct nf_str *value_names; /* by value id: the name that the entry's result must keep */
 };
 
 /* A computation in the making. */
@@ -43,7 +44,8 @@ static int refuse(struct writer *w, const struct hlo_op *op, const char *fmt, ..
 
 /* ---- shapes and constants ---- */
 
-static int put_array_shape(struct writer *w, const struct hlo_op *op, struct nf_buf *o, const struct hlo_type *t)
+/* layout: minor to major as an index tensor, NULL: row-major */
+static int put_array_shape(struct writer *w, const struct hlo_op *op, struct nf_buf *o, const struct hlo_type *t, const struct hlo_attr *order)
 {
     struct nf_buf layout = NF_BUF_INIT;
     if (t->kind == HLO_TYPE_TOKEN) {
@@ -63,7 +65,7 @@ static int put_array_shape(struct writer *w, const struct hlo_op *op, struct nf_
     }
     pb_put_ints(o, SHAPE_DIMENSIONS, t->rank, dims);
     for (uint32_t i = 0; i < t->rank; i++)
-        dims[i] = (int64_t)(t->rank - 1 - i);
+        dims[i] = order ? hlo_attr_dense_int_at(order, i) : (int64_t)(t->rank - 1 - i);
     pb_put_ints(&layout, LAYOUT_MINOR_TO_MAJOR, t->rank, dims);
     pb_put_bytes(o, SHAPE_LAYOUT, nf_buf_str(&layout));
     for (uint32_t i = 0; i < t->rank; i++)
@@ -74,18 +76,27 @@ static int put_array_shape(struct writer *w, const struct hlo_op *op, struct nf_
     return e;
 }
 
-/* One array, or the tuple of several (or of one, when `tuple`). */
-static int put_shape(struct writer *w, const struct hlo_op *op, struct nf_buf *o, uint32_t num, uint32_t n, const struct hlo_type *const *types, bool tuple)
+/* The layout of value i, when the custom call says one that fits. */
+static const struct hlo_attr *layout_at(const struct hlo_attr *layouts, uint32_t i, const struct hlo_type *t)
+{
+    uint64_t n;
+    if (!layouts || layouts->kind != HLO_ATTR_ARRAY || i >= layouts->array.n || layouts->array.v[i]->kind != HLO_ATTR_DENSE)
+        return NULL;
+    return hlo_type_count(layouts->array.v[i]->type, &n) && n == t->rank && t->kind == HLO_TYPE_TENSOR ? layouts->array.v[i] : NULL;
+}
+
+/* One array, or the tuple of several (or of one, when `tuple`). layouts: of a custom call, else NULL. */
+static int put_shape(struct writer *w, const struct hlo_op *op, struct nf_buf *o, uint32_t num, uint32_t n, const struct hlo_type *const *types, bool tuple, const struct hlo_attr *layouts)
 {
     struct nf_buf shape = NF_BUF_INIT;
     int e = 0;
     if (!tuple) {
-        e = put_array_shape(w, op, &shape, types[0]);
+        e = put_array_shape(w, op, &shape, types[0], layout_at(layouts, 0, types[0]));
     } else {
         pb_put_uint(&shape, SHAPE_ELEMENT, PRIMITIVE_TUPLE);
         for (uint32_t i = 0; i < n && !e; i++) {
             struct nf_buf one = NF_BUF_INIT;
-            e = put_array_shape(w, op, &one, types[i]);
+            e = put_array_shape(w, op, &one, types[i], layout_at(layouts, i, types[i]));
             pb_put_bytes(&shape, SHAPE_TUPLE, nf_buf_str(&one));
             nf_buf_done(&one);
         }
@@ -136,7 +147,7 @@ static int put_literal(struct writer *w, const struct hlo_op *op, struct nf_buf 
     uint64_t count;
     if (!value || value->kind != HLO_ATTR_DENSE || !hlo_type_count(t, &count) || !hp_primitive_of(t->elem))
         return refuse(w, op, "a constant without bytes or of a type that XLA does not have");
-    int e = put_shape(w, op, &literal, 1, 1, &t, false);
+    int e = put_shape(w, op, &literal, 1, 1, &t, false, NULL);
     if (!e && count)
         put_literal_bytes(&literal, t->elem, hp_literal_field(t->elem), value->dense.raw, value->dense.splat ? count : 1);
     if (!e)
@@ -154,13 +165,14 @@ static int put_inst(struct writer *w, struct comp *c, const struct hlo_op *op, c
     struct nf_buf b = NF_BUF_INIT;
     char made[96];
     int64_t id = ++w->next_inst;
+    const struct hlo_attr *layouts = op->id == HLO_OP_CUSTOM_CALL && strcmp(opcode, "custom-call") == 0 ? hlo_op_attr(op, HLO_A_result_layouts) : NULL;
     if (!name.len) {
         nf_format(made, sizeof(made), "%s.%lld", opcode, (long long)id);
         name = nf_str_c(made);
     }
     pb_put_bytes(&b, INST_NAME, name);
     pb_put_bytes(&b, INST_OPCODE, nf_str_c(opcode));
-    int e = put_shape(w, op, &b, INST_SHAPE, n_types, types, tuple);
+    int e = put_shape(w, op, &b, INST_SHAPE, n_types, types, tuple, layouts);
     if (rest)
         nf_buf_add_str(&b, nf_buf_str(rest));
     pb_put_uint(&b, INST_ID, (uint64_t)id);
@@ -171,10 +183,16 @@ static int put_inst(struct writer *w, struct comp *c, const struct hlo_op *op, c
     return e;
 }
 
+static int put_op(struct writer *w, struct comp *c, struct hlo_op *op);
+
 static int64_t *value_ids(struct writer *w, struct comp *c, const struct hlo_op *op, uint32_t n, struct hlo_value *const *v)
 {
     int64_t *ids = nf_alloc_array(n + 1u, sizeof(*ids));
     for (uint32_t i = 0; i < n; i++) {
+        if (!c->of_value[v[i]->id] && hlo_value_constant(v[i]) && put_op(w, c, v[i]->def.op)) { /* a constant from outside is made here again */
+            free(ids);
+            return NULL;
+        }
         ids[i] = c->of_value[v[i]->id];
         if (!ids[i]) {
             refuse(w, op, "its region reads a value from outside");
@@ -185,6 +203,8 @@ static int64_t *value_ids(struct writer *w, struct comp *c, const struct hlo_op 
     return ids;
 }
 
+static struct nf_str name_of(const struct writer *w, const struct hlo_value *v) { return w->value_names[v->id]; }
+
 static void put_called(struct nf_buf *o, size_t n, const int64_t *comps) { pb_put_ints(o, INST_CALLED, n, comps); }
 
 /* Splits the tuple `id` into the values. */
@@ -194,7 +214,7 @@ static int split(struct writer *w, struct comp *c, const struct hlo_op *op, int6
     for (uint32_t i = 0; i < n && !e; i++) {
         struct nf_buf rest = NF_BUF_INIT;
         pb_put_uint(&rest, INST_TUPLE_INDEX, i);
-        e = put_inst(w, c, op, "get-tuple-element", 1, &v[i]->type, false, 1, &id, &rest, NF_STR(""));
+        e = put_inst(w, c, op, "get-tuple-element", 1, &v[i]->type, false, 1, &id, &rest, name_of(w, v[i]));
         nf_buf_done(&rest);
         c->of_value[v[i]->id] = c->last;
     }
@@ -491,7 +511,7 @@ static int put_broadcast(struct writer *w, struct comp *c, const struct hlo_op *
     struct nf_buf rest = NF_BUF_INIT;
     pb_put_ints(&rest, INST_DIMENSIONS, n, to);
     if (!e)
-        e = put_inst(w, c, op, "broadcast", 1, &out, false, 1, &id, &rest, NF_STR(""));
+        e = put_inst(w, c, op, "broadcast", 1, &out, false, 1, &id, &rest, name_of(w, &op->results[0]));
     c->of_value[op->results[0].id] = c->last;
     nf_buf_done(&rest);
     free(dims);
@@ -520,6 +540,17 @@ static int put_op(struct writer *w, struct comp *c, struct hlo_op *op)
         e = put_literal(w, op, &rest);
     else
         e = hp_put_attributes(w->m, op, &rest, w->err);
+    const struct hlo_attr *layouts = op->id == HLO_OP_CUSTOM_CALL ? hlo_op_attr(op, HLO_A_operand_layouts) : NULL;
+    if (layouts) {
+        pb_put_uint(&rest, INST_CONSTRAIN_LAYOUT, 1);
+        for (uint32_t i = 0; i < op->num_operands && !e; i++) {
+            const struct hlo_type *t = op->operands[i].value->type;
+            struct nf_buf shape = NF_BUF_INIT;
+            e = put_array_shape(w, op, &shape, t, layout_at(layouts, i, t));
+            pb_put_bytes(&rest, INST_OPERAND_SHAPES, nf_buf_str(&shape));
+            nf_buf_done(&shape);
+        }
+    }
     int64_t comps[2];
     for (unsigned i = 0; i < op->num_regions && i < 2 && !e; i++)
         e = put_body(w, op, op->regions[i], &comps[i]);
@@ -538,7 +569,8 @@ static int put_op(struct writer *w, struct comp *c, struct hlo_op *op)
         e = NF_EUNSUPPORTED;
     if (!e) {
         opcode_of(op, opcode, sizeof(opcode));
-        e = put_inst(w, c, op, opcode, op->num_results, types, op->num_results != 1, op->num_operands, ids, &rest, NF_STR(""));
+        e = put_inst(w, c, op, opcode, op->num_results, types, op->num_results != 1, op->num_operands, ids, &rest,
+                     op->num_results == 1 ? name_of(w, out[0]) : nf_str_n("", 0));
     }
     if (!e && op->num_results == 1)
         c->of_value[op->results[0].id] = c->last;
@@ -610,9 +642,9 @@ static int put_program_shape(struct writer *w, struct nf_buf *out)
     struct nf_buf shape = NF_BUF_INIT;
     int e = 0;
     for (uint32_t i = 0; i < t->num_inputs && !e; i++)
-        e = put_shape(w, w->entry, &shape, 1, 1, &t->types[i], false);
+        e = put_shape(w, w->entry, &shape, 1, 1, &t->types[i], false, NULL);
     if (!e)
-        e = put_shape(w, w->entry, &shape, 2, t->num_types - t->num_inputs, t->types + t->num_inputs, true);
+        e = put_shape(w, w->entry, &shape, 2, t->num_types - t->num_inputs, t->types + t->num_inputs, true, NULL);
     for (uint32_t i = 0; i < t->num_inputs; i++) {
         char name[24];
         struct nf_str kept = kept_name(hlo_func_arg_attr(w->entry, i, NF_STR("neffd.name")));
@@ -659,6 +691,10 @@ int hlo_proto_write(struct hlo_module *m, struct nf_buf *out, struct nf_error *e
     if (!entry || !hlo_func_block(entry))
         return nf_fail(err, NF_EGRAPH, "the module has no entry function");
     w.entry = entry;
+    w.value_names = nf_alloc_array((size_t)m->num_values + 1, sizeof(*w.value_names));
+    const struct hlo_op *ret = hlo_func_block(entry)->last;
+    for (uint32_t i = ret->num_operands; i-- > 0;)
+        w.value_names[ret->operands[i].value->id] = kept_name(hlo_func_result_attr(entry, i, NF_STR("neffd.name")));
     struct nf_buf shape = NF_BUF_INIT;
     int e = put_program_shape(&w, &shape);
     if (!e)
@@ -681,5 +717,6 @@ int hlo_proto_write(struct hlo_module *m, struct nf_buf *out, struct nf_error *e
     nf_buf_done(&w.comps);
     free(w.funcs);
     free(w.func_comps);
+    free(w.value_names);
     return e;
 }
