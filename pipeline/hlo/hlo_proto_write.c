@@ -519,6 +519,29 @@ static int put_broadcast(struct writer *w, struct comp *c, const struct hlo_op *
     return e;
 }
 
+/* A barrier takes one value: of several, their tuple. */
+static int put_barrier(struct writer *w, struct comp *c, const struct hlo_op *op)
+{
+    uint32_t n = op->num_operands;
+    struct hlo_value **in = nf_alloc_array(n + 1u, sizeof(*in)), **out = nf_alloc_array(n + 1u, sizeof(*out));
+    const struct hlo_type **types = nf_alloc_array(n + 1u, sizeof(*types));
+    int64_t tuple;
+    for (uint32_t i = 0; i < n; i++) {
+        in[i] = op->operands[i].value;
+        out[i] = &op->results[i];
+        types[i] = in[i]->type;
+    }
+    int e = put_tuple_of(w, c, op, n, in, &tuple);
+    if (!e)
+        e = put_inst(w, c, op, "opt-barrier", n, types, true, 1, &tuple, NULL, NF_STR(""));
+    if (!e)
+        e = split(w, c, op, c->last, n, out);
+    free(in);
+    free(out);
+    free(types);
+    return e;
+}
+
 static int put_op(struct writer *w, struct comp *c, struct hlo_op *op)
 {
     const struct hlo_op_info *info = hlo_op_info((enum hlo_op_id)op->id);
@@ -531,6 +554,8 @@ static int put_op(struct writer *w, struct comp *c, struct hlo_op *op)
         return put_conditional(w, c, op);
     if (op->id == HLO_OP_BROADCAST_IN_DIM)
         return put_broadcast(w, c, op);
+    if (op->id == HLO_OP_OPTIMIZATION_BARRIER && op->num_operands != 1)
+        return put_barrier(w, c, op);
     if ((info->dialect != HLO_DIALECT_STABLEHLO && op->id != HLO_OP_CALL && op->id != HLO_OP_CHLO_ERF && op->id != HLO_OP_CHLO_TOP_K) ||
         (info->traits & HLO_T_DEPRECATED) || op->id == HLO_OP_COMPOSITE || op->id == HLO_OP_TUPLE || op->id == HLO_OP_GET_TUPLE_ELEMENT)
         return refuse(w, op, "has no HLO counterpart");
