@@ -11,7 +11,9 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BIN = os.path.join(os.environ.get("TEST_BUILD", os.path.join(ROOT, "build")), "bin")
+BUILD = os.environ.get("TEST_BUILD", os.path.join(ROOT, "build"))
+BIN = os.path.join(BUILD, "bin")
+FAKE = os.path.join(BUILD, "tests", "fake-neuronx-cc", "fake-neuronx-cc")
 GRAPH = os.path.join(ROOT, "tests", "models", "mlp", "module.mlir")
 CLIENTS = (64, 256)
 
@@ -24,16 +26,15 @@ def main():
     env = {k: v for k, v in os.environ.items() if not k.startswith(("NEFFD_", "TORCH_NEURONX_", "NEURON_"))}
     with tempfile.TemporaryDirectory(prefix="nf-storm-") as root:
         places = [f"--socket=unix:{root}/s", f"--cache-dir={root}/cache", f"--local-dir={root}/local"]
-        fake = os.path.join(ROOT, "tests", "fake-neuronx-cc")
-        daemon_env = dict(env, FAKE_NEURONX_CC="slow", FAKE_SECONDS="1")
-        daemon = subprocess.Popen([os.path.join(BIN, "neffd"), *places, f"--neuronx-cc={fake}", f"--log-file={root}/log"], env=daemon_env)
+        daemon_env = dict(env, FAKE_NEURONX_CC="slow:1", FAKE_NEURONX_CC_LOG=f"{root}/compiles")
+        daemon = subprocess.Popen([os.path.join(BIN, "neffd"), *places, f"--neuronx-cc={FAKE}", f"--log-file={root}/log"], env=daemon_env)
         try:
             subprocess.run([os.path.join(BIN, "neffctl"), *places, "ping", "--wait", "20"], env=env, check=True, stdout=subprocess.DEVNULL)
             floor = None
             for clients in CLIENTS:
                 before = status(places, env)
                 start = time.monotonic()
-                command = [os.path.join(BIN, "neffctl"), *places, "compile", GRAPH, "--target=trn2", f"-Ooptlevel={clients % 3 + 1}", f"-Omark={clients}", "--json"]
+                command = [os.path.join(BIN, "neffctl"), *places, "compile", GRAPH, "--target=trn2", "-O", f"optlevel={1 + CLIENTS.index(clients)}", "--json"]
                 running = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(clients)]
                 digests, joined = set(), 0
                 for process in running:
