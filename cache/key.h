@@ -133,10 +133,13 @@ int cache_namespace_check(struct nf_str name, struct nf_error *err);
  *     file = "neffd-toolchains 1\n" *line
  *     line = target TAB id TAB compiler TAB version TAB path TAB mtime_ns TAB size "\n"
  *
+ * A line whose target is CACHE_TOOLCHAIN_DEFAULT has a target as its id: what a request that names none is compiled for.
+ *
  * path, mtime_ns and size are those of the compiler's file ("-", 0, 0 for built-in ones): a reader that finds the file
  * changed treats the line as absent, so a compiler that was upgraded while no daemon ran never answers under its old id. */
 
 #define CACHE_TOOLCHAIN_TEXT 256
+#define CACHE_TOOLCHAIN_DEFAULT "default"
 struct cache_toolchain {
     char target[64];
     char id[CACHE_TOOLCHAIN_TEXT];         /* what enters the keys */

@@ -62,8 +62,6 @@ void cl_answer_done(struct cl_answer *answer);
 int cl_front_key(neffd_client *client, const neffd_request *request, struct nf_digest *ret_key, struct nf_error *err);
 /* The target that the request means on this host. */
 int cl_target(neffd_client *client, const neffd_request *request, char ret_target[RT_TARGET_MAX], struct nf_error *err);
-/* The "target" of the line in <local>/toolchains whose id is the daemon's default target. */
-#define CL_TOOLCHAIN_DEFAULT "default"
 /* A caller's structure may be longer than this library knows as long as the rest is zero. */
 int cl_struct_check(const char *what, const void *data, size_t said, size_t known, struct nf_error *err);
 /* Checks what the caller filled in. */

@@ -107,7 +107,7 @@ int cl_target(neffd_client *client, const neffd_request *request, char ret_targe
     struct cache_toolchain row;
     bool said = (request->target && request->target[0]) || (client->target_override && client->target_override[0]);
     /* Nobody chose: the daemon's default counts, which it leaves as a line of its own in the list of toolchains. */
-    if (!said && cache_toolchain_read(client->local_dir, CL_TOOLCHAIN_DEFAULT, &row, NULL) == NF_OK && rt_target_known(nf_str_c(row.id))) {
+    if (!said && cache_toolchain_read(client->local_dir, CACHE_TOOLCHAIN_DEFAULT, &row, NULL) == NF_OK && rt_target_known(nf_str_c(row.id))) {
         (void)nf_format(ret_target, RT_TARGET_MAX, "%s", row.id);
         return NF_OK;
     }

@@ -61,11 +61,18 @@ static void take_identity(struct toolchains *t, const Neffd__Worker__V1__Identit
 
 static void write_list(struct toolchains *t)
 {
-    struct cache_toolchain *list = nf_alloc_array(t->count + 1, sizeof *list);
+    struct cache_toolchain *list = nf_alloc_array(t->count + 2, sizeof *list);
     size_t n = 0;
     for (size_t i = 0; i < t->count; i++)
         if (!t->list[i].err.code)
             list[n++] = t->list[i].info;
+    /* A client that names no target computes its front key for what this daemon would compile for. */
+    const struct toolchain *chosen;
+    if (toolchains_find(t, "", &chosen, NULL) == NF_OK) {
+        copy_text(list[n].target, sizeof list[n].target, CACHE_TOOLCHAIN_DEFAULT);
+        copy_text(list[n].id, sizeof list[n].id, chosen->info.target);
+        n++;
+    }
     struct nf_error err = {0};
     if (cache_toolchain_write(t->d->cfg->local_dir, list, n, &err) < 0)
         nf_log(NF_LOG_WARNING, "toolchain", "the list for clients cannot be written", "why=%s", nf_log_quote(err.message));
