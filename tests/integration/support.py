@@ -15,6 +15,7 @@ BUILD = os.environ.get("TEST_BUILD") or os.environ.get("NEFFD_BUILD") or os.path
 BIN = os.path.join(BUILD, "bin")
 NEFFD = os.path.join(BIN, "neffd")
 NEFFCTL = os.path.join(BIN, "neffctl")
+FAKE = os.path.join(BUILD, "tests", "fake-neuronx-cc", "fake-neuronx-cc")
 SLOW = 10 if os.environ.get("TEST_SANITIZE") else 1  # factor on time limits
 
 GRAPH = """module @jit_f {

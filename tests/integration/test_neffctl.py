@@ -352,22 +352,6 @@ class WithADaemon(unittest.TestCase):
         self.assertEqual(self.place.ctl("cancel", 4711, "--json").json, {"found": False})
         self.assertEqual(self.place.ctl("cancel", 4711).code, 3)
 
-    def test_jobs_watch(self):
-        watch = self.place.popen("jobs", "--watch", "--json")
-        try:
-            self.assertEqual(json.loads(watch.stdout.readline()), {"jobs": []})
-            self.ok("compile", self.place.write("watched.mlir", graph(9)), "--name", "watched")
-            seen = []
-            end = time.monotonic() + 10 * SLOW
-            while time.monotonic() < end and select.select([watch.stdout], [], [], 0.5)[0]:
-                seen += [j["name"] for j in json.loads(watch.stdout.readline())["jobs"]]
-                if "watched" in seen:
-                    break
-            self.assertIn("watched", seen)
-        finally:
-            watch.kill()
-            watch.communicate()
-
     def test_cache_commands(self):
         done = self.ok("compile", self.place.write("kept.mlir", graph(11)), "--name", "kept", "--json").json
         key = done["canonical_key"]
@@ -420,6 +404,122 @@ class WithADaemon(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         full = subprocess.run(["sh", "-c", f"{NEFFCTL} config > /dev/full"], env=self.place.env, stderr=subprocess.PIPE, text=True)
         self.assertEqual(full.returncode, 7, full)
+
+
+class WithASlowCompiler(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = Place(NEFFD_NEURONX_CC=FAKE)
+        cls.calls = os.path.join(cls.place.dir, "calls")
+        rules = cls.place.write("rules", "tensor<5xf32> => fail\ntensor<6xf32> => slow:30\ntensor<7xf32> => slow:0\n => slow:1.5\n")
+        cls.place.env.update(FAKE_NEURONX_CC_RULES=rules, FAKE_NEURONX_CC_LOG=cls.calls)
+        cls.place.start("--target=trn1")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.place.remove()
+
+    def wait_for(self, what, seconds=10):
+        end = time.monotonic() + seconds * SLOW
+        while time.monotonic() < end:
+            got = what()
+            if got:
+                return got
+            time.sleep(0.02)
+        self.fail("in vain")
+
+    def jobs(self, name):
+        return [j for j in self.place.ctl("jobs", "--json").json["jobs"] if j["name"] == name]
+
+    def test_eight_ask_one_compiles(self):
+        file = self.place.write("eight.mlir", graph(20))
+        clients = [self.place.popen("compile", file, "--json") for _ in range(8)]
+        answers = []
+        for client in clients:
+            out, err = client.communicate(timeout=60 * SLOW)
+            self.assertEqual(client.returncode, 0, err)
+            answers.append(json.loads(out))
+        outcomes = [a["outcome"] for a in answers]
+        self.assertEqual(outcomes.count("compiled"), 1, outcomes)
+        self.assertEqual(outcomes.count("joined"), 7, outcomes)
+        self.assertEqual(len({a["artifact"]["sha256"] for a in answers}), 1)
+        self.assertEqual(answers[0]["artifact"]["target"], "trn1")
+        # the next one needs no call, although nobody names the target
+        hit = self.place.ctl("compile", file, "--json")
+        self.assertEqual((hit.code, hit.json["outcome"]), (0, "hit_local"), hit)
+        for a in answers:
+            if a["outcome"] == "compiled":
+                self.assertGreater(a["times"]["compile_us"], 1400000)
+
+    def test_jobs_watch_and_cancel(self):
+        file = self.place.write("long.mlir", GRAPH.replace("4xf32", "6xf32"))
+        watch = self.place.popen("jobs", "--watch", "--json")
+        client = self.place.popen("compile", file, "--name", "long one", "--json")
+        try:
+            seen = []
+            self.wait_for(lambda: select.select([watch.stdout], [], [], 0.5)[0] and seen.extend(
+                j["name"] for j in json.loads(watch.stdout.readline())["jobs"]) or "long one" in seen)
+        finally:
+            watch.kill()
+            watch.communicate()
+        job = self.wait_for(lambda: [j for j in self.jobs("long one") if j["stage"] == "compile"])[0]
+        self.assertEqual(set(job), {"id", "canonical_key", "name", "target", "state", "stage", "waiters", "leader", "age_us", "fraction", "eta_p50_ms", "priority",
+                                    "rss_bytes"})
+        self.assertEqual((job["waiters"], job["target"], job["leader"]["pid"]), (1, "trn1", client.pid))
+        self.assertIn("long one", self.place.ctl("jobs").out)
+        # one who has no patience leaves the job alone
+        late = self.place.ctl("compile", file, "--timeout", "0.3", "--json")
+        self.assertEqual((late.code, late.json["error"]["class"]), (5, "timeout"), late)
+        self.assertEqual(len(self.jobs("long one")), 1)
+        cancelled = self.place.ctl("cancel", job["id"])
+        self.assertEqual((cancelled.code, cancelled.out), (0, f"job {job['id']} is cancelled\n"), cancelled)
+        out, err = client.communicate(timeout=20 * SLOW)
+        self.assertEqual(client.returncode, 6, (out, err))
+        self.assertEqual(json.loads(out)["error"]["code"], "cancelled")
+        self.wait_for(lambda: not self.jobs("long one"))
+
+    def test_a_failure_shows_the_log(self):
+        file = self.place.write("fails.mlir", GRAPH.replace("4xf32", "5xf32"))
+        result = self.place.ctl("compile", file, "--json")
+        error = result.json["error"]
+        self.assertEqual(result.code, 1, result)
+        self.assertEqual((error["code"], error["class"], error["from_cache"]), ("compile_failed", "user", False), error)
+        self.assertEqual(error["exit_code"], 70)
+        self.assertTrue(error["log_tail"])
+        text = self.place.ctl("compile", file)
+        self.assertEqual(text.code, 1)
+        self.assertIn("  | ", text.err)
+        self.assertIn("(a remembered failure)", text.err)
+        self.assertTrue(self.place.ctl("compile", file, "--json").json["error"]["from_cache"])
+        failures = [e for e in self.place.ctl("cache", "ls", "--json").lines if e["failure"]]
+        self.assertEqual(len(failures), 1)
+        self.assertEqual(self.place.ctl("cache", "rm", "--failures", "--json").json, {"removed": 1})
+        self.assertFalse(self.place.ctl("compile", file, "--json").json["error"]["from_cache"])
+
+    def test_progress_only_on_a_terminal(self):
+        main, side = pty.openpty()
+        file = self.place.write("bar.mlir", graph(23))
+        child = subprocess.Popen([NEFFCTL, "compile", file], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=side, env={**self.place.env, "TERM": "xterm"})
+        os.close(side)
+        out = b""
+        while True:
+            try:
+                part = os.read(main, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            out += part
+        os.close(main)
+        self.assertEqual(child.wait(), 0)
+        self.assertIn(b"compile", out)
+        self.assertIn(b"\r", out)
+        self.assertTrue(out.endswith(b"\r\x1b[K"), "the line is taken away at the end")
+        quiet = self.place.ctl("compile", self.place.write("bar2.mlir", GRAPH.replace("4xf32", "7xf32").replace("multiply", "subtract")))
+        self.assertEqual(quiet.code, 0)
+        self.assertNotIn("\r", quiet.err)
+        verbose = self.place.ctl("compile", self.place.write("bar3.mlir", graph(24)), "--verbose")
+        self.assertIn("compile", verbose.err)
 
 
 class Ends(unittest.TestCase):
