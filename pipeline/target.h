@@ -81,8 +81,9 @@ void target_register(const struct target_ops *ops);
 const struct target_ops *target_find(struct nf_str name);         /* NULL: not registered */
 const struct target_ops *target_at(size_t i);                     /* NULL: past the last */
 
-/* pipeline/target_cpu.c: built in, first form: the artifact holds the canonical print of the module in the member
- * TARGET_CPU_MODULE, which the evaluator runs (pipeline/hlo/evaluator_device.c). A later form has members of other names. */
+/* pipeline/target_cpu.c: built in. The artifact holds a plan and machine code (runtime/cpu/cpu.h), or, where an operation has no
+ * native form, the canonical print of the module in the member TARGET_CPU_MODULE, which the evaluator runs
+ * (pipeline/hlo/evaluator_device.c). */
 #define TARGET_CPU_MODULE "neffd/module.1.mlir"
 #define TARGET_CPU_COMPILER "neffd-cpu " NEFFD_VERSION
 extern const struct target_ops target_cpu;

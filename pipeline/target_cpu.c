@@ -1,7 +1,10 @@
-/* target_cpu.c: target `cpu`, first form: the artifact carries the canonical module, and the evaluator runs it. Also what all forms
- * share: options, and the description of tensors. */
+/* target_cpu.c: target `cpu`. The artifact holds native code where every operation of the module has a native form; else it carries
+ * the canonical module, which the evaluator runs. Option native=1 makes the second case an error, native=0 asks for it. */
 #include "pipeline/target.h"
 
+#include "base/log.h"
+#include "config/config.h"
+#include "pipeline/codegen/codegen.h"
 #include "pipeline/hlo/hlo.h"
 #include "pipeline/pipeline.h"
 #include "runtime/neff.h"
@@ -13,7 +16,10 @@
 static int identify(const struct cfg *cfg, struct target_id *ret_id, struct nf_error *err)
 {
     (void)cfg, (void)err;
-    struct target_id id = {.target = "cpu", .compiler = TARGET_CPU_COMPILER, .version = NEFFD_VERSION};
+    struct target_id id = {.target = "cpu", .compiler = TARGET_CPU_COMPILER};
+    char version[64];
+    cg_identify(version, sizeof version, id.isa, sizeof id.isa);
+    nf_format(id.version, sizeof id.version, "%s %s", NEFFD_VERSION, version);
     *ret_id = id;
     return NF_OK;
 }
@@ -23,6 +29,7 @@ static int identify(const struct cfg *cfg, struct target_id *ret_id, struct nf_e
 static const struct cpu_option {
     const char *name, *standard, *values[4];
 } cpu_options[] = {
+    {"native", "auto", {"auto", "0", "1"}},
     {"optlevel", "2", {"1", "2", "3"}},
     {"tier", "1", {"0", "1"}},
 };
@@ -44,7 +51,7 @@ int target_cpu_options(const struct target_id *id, const struct pipe_option *giv
             k++;
         if (k == NF_ARRAY_LEN(cpu_options)) {
             nf_fail(err, NF_EINVAL, "target cpu has no option %s", name);
-            nf_error_hint(err, "its options are optlevel (1, 2, 3) and tier (0, 1)");
+            nf_error_hint(err, "its options are native (auto, 0, 1), optlevel (1, 2, 3) and tier (0, 1)");
             return NF_EINVAL;
         }
         size_t v = 0;
@@ -123,15 +130,43 @@ int target_cpu_finish(const struct compile_input *input, struct neff_writer *wri
     return r;
 }
 
+static bool option_is(const struct compile_input *input, const char *name, const char *value)
+{
+    for (size_t i = input->option_count; i-- > 0;)
+        if (strcmp(input->options[i].name, name) == 0)
+            return nf_str_eq_c(input->options[i].value, value);
+    return false;
+}
+
 static int compile(const struct compile_input *input, struct compile_sink *sink, struct nf_error *err)
 {
     struct neff_writer *w = NULL;
+    struct cg_artifact native = {0};
+    struct nf_error why = {0};
+    bool made = false;
     int r = target_cpu_describe(input, &w, err);
     if (r != NF_OK)
         return r;
-    neff_writer_member(w, TARGET_CPU_MODULE, input->graph->canonical, 0);
+    if (!option_is(input, "native", "0")) {
+        struct cg_request q = {.tier = !option_is(input, "tier", "0"), .threads = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+        r = cg_build(input->graph->module, &q, &native, &why);
+        made = r == NF_OK;
+        if (!made && (r != NF_EUNSUPPORTED || option_is(input, "native", "1"))) {
+            if (err)
+                *err = why;
+            goto out;
+        }
+        if (!made)
+            sink_log(sink, NF_LOG_INFO, "cpu", nf_str_c(why.message));
+    }
+    if (made)
+        cg_artifact_write(&native, w);
+    else
+        neff_writer_member(w, TARGET_CPU_MODULE, input->graph->canonical, 0);
     r = target_cpu_finish(input, w, sink, err);
+out:
     neff_writer_free(w);
+    cg_artifact_done(&native);
     return r;
 }
 

@@ -1,7 +1,9 @@
 #include "client/ctl/devices.h"
 
+#include "runtime/cpu/cpu.h"
 #include "runtime/device.h"
 
 void ctl_devices_register(void)
 {
+    rt_device_register(&cpu_device_ops);
 }

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "runtime/cpu/cpu.h"
+#include "pipeline/hlo/hlo.h"
 #include "runtime/neff.h"
 
 #include <inttypes.h>
@@ -39,38 +40,62 @@ static void print_stage(struct cg *cg, const char *stage, const struct plan *pla
     nf_buf_done(&b);
 }
 
-static void tensors(struct cg *cg, struct neff_writer *w)
+static void tensors(struct hlo_module *m, struct nf_arena *arena, struct neff_writer *w)
 {
-    for (uint32_t i = 0; i < cg->nargs + cg->nouts; i++) {
-        const struct cg_value *v = i < cg->nargs ? cg->args[i] : cg->main->results[i - cg->nargs];
-        struct rt_tensor t = {.name = nf_arena_printf(cg->arena, i < cg->nargs ? "input%u" : "output%u", i < cg->nargs ? i : i - cg->nargs), .dtype = cpu_dt_base((enum cpu_dt)v->dt), .rank = v->rank, .dims = v->dims,
-                              .bytes = (size_t)v->count * cpu_dt_bytes((enum cpu_dt)v->dt), .alias = RT_NO_ALIAS};
-        if (i >= cg->nargs) t.alias = (int)cg->alias[i - cg->nargs];
-        if (i < cg->nargs) neff_writer_input(w, &t);
-        else neff_writer_output(w, &t);
+    const struct hlo_op *f = hlo_module_entry(m);
+    const struct hlo_type *type = hlo_func_type(f);
+    uint32_t n = type->num_inputs;
+    for (uint32_t i = 0; i < type->num_types; i++) {
+        const struct hlo_type *t = type->types[i];
+        enum cpu_dt dt = cpu_dt_find(nf_str_c(hlo_elem_name(t->elem == HLO_ELEM_INDEX ? HLO_ELEM_I64 : t->elem)));
+        struct rt_tensor r = {.name = nf_arena_printf(arena, i < n ? "input%u" : "output%u", i < n ? i : i - n), .dtype = cpu_dt_base(dt), .rank = t->rank, .dims = t->dims, .alias = RT_NO_ALIAS};
+        rt_tensor_dense_bytes(r.dtype, r.dims, r.rank, &r.bytes);
+        for (uint32_t k = 0; i >= n && k < n; k++) {
+            const struct hlo_attr *a = hlo_func_arg_attr(f, k, NF_STR("tf.aliasing_output"));
+            if (a && a->kind == HLO_ATTR_INT && a->i == (int64_t)(i - n) && type->types[k] == t) r.alias = (int)k;
+        }
+        if (i < n) neff_writer_input(w, &r);
+        else neff_writer_output(w, &r);
     }
 }
 
-static int write_neff(struct cg *cg, const struct cg_request *q, const struct plan *plan, struct nf_str image, struct nf_buf *out, struct nf_error *err)
+void cg_artifact_write(const struct cg_artifact *a, struct neff_writer *w)
 {
-    struct nf_buf bytes = NF_BUF_INIT, isa = NF_BUF_INIT;
     char processes[32];
-    plan_write(plan, &bytes);
-    cpu_features_print(plan->features, &isa);
-    struct neff_writer_options o = {.name = q->name ? q->name : "graph", .target = "cpu", .compiler = q->compiler ? q->compiler : "neffd-cpu " NEFFD_VERSION, .isa = isa.data};
-    struct neff_writer *w = neff_writer_new(&o);
-    tensors(cg, w);
-    if ((uint64_t)cg->replicas * cg->partitions > 1) {
-        nf_format(processes, sizeof processes, "%u %u", cg->replicas, cg->partitions);
+    if ((uint64_t)a->replicas * a->partitions > 1) {
+        nf_format(processes, sizeof processes, "%u %u", a->replicas, a->partitions);
         neff_writer_note(w, CPU_NOTE_PROCESSES, processes);
     }
-    neff_writer_member(w, CPU_MEMBER_PLAN, nf_buf_str(&bytes), 64);
-    if (cg->constants.len) neff_writer_member(w, CPU_MEMBER_CONSTANTS, nf_buf_str(&cg->constants), 64);
-    if (image.len) neff_writer_member(w, CPU_MEMBER_IMAGE, image, 4096);
-    int rc = neff_writer_finish(w, out, err);
+    neff_writer_member(w, CPU_MEMBER_PLAN, nf_buf_str(&a->plan), 64);
+    if (a->constants.len) neff_writer_member(w, CPU_MEMBER_CONSTANTS, nf_buf_str(&a->constants), 64);
+    if (a->image.len) neff_writer_member(w, CPU_MEMBER_IMAGE, nf_buf_str(&a->image), 4096);
+}
+
+void cg_artifact_done(struct cg_artifact *a)
+{
+    nf_buf_done(&a->plan);
+    nf_buf_done(&a->constants);
+    nf_buf_done(&a->image);
+}
+
+int cg_compile(struct hlo_module *m, const struct cg_request *q, struct nf_buf *ret_neff, struct cg_report *ret_report, struct nf_error *err)
+{
+    struct cg_artifact a = {0};
+    struct nf_buf isa = NF_BUF_INIT;
+    int rc = cg_build(m, q, &a, err);
+    if (rc) return rc;
+    cpu_features_print(q->interpret ? 0 : q->features ? q->features : cpu_features(), &isa);
+    struct neff_writer_options o = {.name = q->name ? q->name : "graph", .target = "cpu", .compiler = q->compiler ? q->compiler : "neffd-cpu " NEFFD_VERSION, .isa = isa.data};
+    struct neff_writer *w = neff_writer_new(&o);
+    struct nf_arena *arena = nf_arena_new(0);
+    tensors(m, arena, w);
+    cg_artifact_write(&a, w);
+    rc = neff_writer_finish(w, ret_neff, err);
     neff_writer_free(w);
-    nf_buf_done(&bytes);
+    nf_arena_free(arena);
     nf_buf_done(&isa);
+    if (!rc && ret_report) *ret_report = a.report;
+    cg_artifact_done(&a);
     return rc;
 }
 
@@ -88,7 +113,7 @@ static void count(const struct cg *cg, const struct plan *p, struct cg_report *r
     for (uint32_t i = 0; i < p->nkernels; i++) r->native += p->kernel[i].image_offset >= 0;
 }
 
-int cg_compile(struct hlo_module *m, const struct cg_request *q, struct nf_buf *ret_neff, struct cg_report *ret_report, struct nf_error *err)
+int cg_build(struct hlo_module *m, const struct cg_request *q, struct cg_artifact *ret, struct nf_error *err)
 {
     struct cg cg = {.arena = nf_arena_new(0), .print = q->print, .print_user = q->print_user, .err = err};
     struct nf_buf image = NF_BUF_INIT;
@@ -133,8 +158,10 @@ int cg_compile(struct hlo_module *m, const struct cg_request *q, struct nf_buf *
         goto out;
     }
     count(&cg, plan, &rep);
-    rc = write_neff(&cg, q, plan, nf_buf_str(&image), ret_neff, err);
-    if (!rc && ret_report) *ret_report = rep;
+    struct cg_artifact a = {.constants = cg.constants, .image = image, .replicas = cg.replicas, .partitions = cg.partitions, .report = rep};
+    plan_write(plan, &a.plan);
+    cg.constants = image = NF_BUF_INIT;
+    *ret = a;
 out:
     nf_buf_done(&image);
     nf_buf_done(&cg.constants);

@@ -33,7 +33,20 @@ struct cg_report {
     int64_t import_ns, group_ns, plan_ns, emit_ns;
 };
 
-/* NF_EUNSUPPORTED names the operation that has no native form. Appends the NEFF's bytes to *ret_neff; ret_report may be NULL. */
+/* What an artifact is made of beside its tensors; freed with cg_artifact_done. */
+struct cg_artifact {
+    struct nf_buf plan, constants, image;
+    uint32_t replicas, partitions;
+    struct cg_report report;
+};
+/* NF_EUNSUPPORTED names the operation that has no native form. */
+int cg_build(struct hlo_module *m, const struct cg_request *request, struct cg_artifact *ret_artifact, struct nf_error *err);
+void cg_artifact_done(struct cg_artifact *a);
+struct neff_writer;
+/* Adds the members (their bytes are borrowed until the writer is finished) and notes to a NEFF whose tensors are the caller's. */
+void cg_artifact_write(const struct cg_artifact *a, struct neff_writer *w);
+
+/* The same with tensors named input0, ..., as one file. NF_EUNSUPPORTED names the operation that has no native form. Appends the NEFF's bytes to *ret_neff; ret_report may be NULL. */
 int cg_compile(struct hlo_module *m, const struct cg_request *request, struct nf_buf *ret_neff, struct cg_report *ret_report, struct nf_error *err);
 
 /* "neffd-codegen 1 llvm 19.1.7", and the instruction set as in isa. */

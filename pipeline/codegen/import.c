@@ -59,23 +59,37 @@ static struct cg_value *get(struct import *im, const struct hlo_value *v)
     return c;
 }
 
+/* Lines begin after these bytes: one search instead of one count an operation. */
+static void find_lines(struct import *im)
+{
+    struct nf_str t = im->m->text;
+    size_t n = 1;
+    for (const char *p = t.data; p && (p = memchr(p, '\n', t.len - (size_t)(p - t.data))); p++) n++;
+    im->line = NF_NEW_ARRAY(im->cg->arena, size_t, n);
+    im->nline = 1;
+    for (const char *p = t.data; p && (p = memchr(p, '\n', t.len - (size_t)(p - t.data))); p++) im->line[im->nline++] = (size_t)(p - t.data) + 1;
+}
+
 static uint32_t label_of(struct import *im, const struct hlo_op *op)
 {
-    char where[256];
     struct nf_str name = hlo_op_name(op);
     const struct hlo_attr *loc = hlo_op_loc(im->m, op);
     struct nf_buf b = NF_BUF_INIT;
+    char text[768];
     if (loc) hlo_attr_print(loc, &b);
-    uint32_t l;
     if (b.len && b.len < 600) {
-        char *text = nf_arena_printf(im->cg->arena, "%.*s %.*s", NF_STR_ARG(name), (int)b.len, b.data);
-        l = cg_label(im->cg, nf_str_c(text));
+        nf_format(text, sizeof text, "%.*s %.*s", (int)NF_MIN(name.len, (size_t)100), name.data, (int)b.len, b.data);
+    } else if (im->m->source == HLO_SOURCE_TEXT) {
+        size_t low = 0;
+        if (!im->line) find_lines(im);
+        for (size_t step = im->nline; step; step /= 2)
+            while (low + step < im->nline && im->line[low + step] <= op->pos) low += step;
+        nf_format(text, sizeof text, "%.*s %zu:%zu", (int)NF_MIN(name.len, (size_t)100), name.data, low + im->m->first_line, op->pos - im->line[low] + 1);
     } else {
-        hlo_op_where(im->m, op, where, sizeof where);
-        l = cg_label(im->cg, nf_str_c(nf_arena_printf(im->cg->arena, "%.*s %s", NF_STR_ARG(name), where)));
+        nf_format(text, sizeof text, "%.*s byte %u", (int)NF_MIN(name.len, (size_t)100), name.data, op->pos);
     }
     nf_buf_done(&b);
-    return l;
+    return cg_label(im->cg, nf_str_c(text));
 }
 
 /* ------------------------------------------------------------------------------------------------------ elementwise */
@@ -993,7 +1007,7 @@ int cg_import(struct cg *cg, struct hlo_module *m, struct nf_error *err)
         cg->args[i] = im.map[b->args[i]->id] = v;
         cg->arg_bytes[i] = (uint64_t)v->count * cpu_dt_bytes(dt);
         const struct hlo_attr *a = hlo_func_arg_attr(f, i, NF_STR("tf.aliasing_output"));
-        if (a && a->kind == HLO_ATTR_INT && a->i >= 0 && a->i < cg->nouts) cg->alias[a->i] = i;
+        if (a && a->kind == HLO_ATTR_INT && a->i >= 0 && a->i < cg->nouts && cg->alias[a->i] < 0) cg->alias[a->i] = i;
     }
     imp_block(&im, g, b);
     g->nresult = cg->nouts;
@@ -1015,7 +1029,7 @@ int cg_import(struct cg *cg, struct hlo_module *m, struct nf_error *err)
         v->stored = true;
         g->results[i] = v;
         cg->out_bytes[i] = (uint64_t)v->count * cpu_dt_bytes((enum cpu_dt)v->dt);
-        if (cg->alias[i] >= 0 && (cg->args[cg->alias[i]]->dt != v->dt || cg->args[cg->alias[i]]->count != v->count)) cg->alias[i] = -1;
+        if (cg->alias[i] >= 0 && cg->arg_bytes[cg->alias[i]] != cg->out_bytes[i]) cg->alias[i] = -1;
     }
     return im.rc;
 }

@@ -12,6 +12,7 @@ struct import {
     struct cg_value **map;       /* by value id; values of a function called twice are entered anew each time */
     size_t nmap;
     uint32_t label;              /* of the operation being read */
+    size_t *line, nline;         /* where the lines of the text begin */
     int depth, rc;               /* first failure */
     struct nf_error *err;
 };

@@ -55,6 +55,8 @@ struct cpu_program {
 struct cpu_device {
     struct rt_device base;
     uint32_t threads;
+    pthread_mutex_t lock;          /* guards evaluator; innermost */
+    struct rt_device *evaluator;   /* runs artifacts without a plan; opened for the first of them */
 };
 
 static int open_device(const struct rt_device_config *config, struct rt_device **ret_device, struct nf_error *err)
@@ -63,12 +65,32 @@ static int open_device(const struct rt_device_config *config, struct rt_device *
     struct cpu_device *d = nf_alloc(sizeof *d);
     d->base.ops = &cpu_device_ops;
     d->threads = config ? config->threads : 0;
+    pthread_mutex_init(&d->lock, NULL);
     cpu_pool_set_threads((int)d->threads);
     *ret_device = &d->base;
     return 0;
 }
 
-static void close_device(struct rt_device *device) { free(device); }
+static void close_device(struct rt_device *device)
+{
+    struct cpu_device *d = (struct cpu_device *)device;
+    if (!d) return;
+    if (d->evaluator) rt_device_close(d->evaluator);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+/* An artifact without a plan is of the target's other form: the device that interprets modules takes it, where the program has
+ * registered one. What comes back is that device's program. */
+static int load_elsewhere(struct cpu_device *d, struct nf_str bytes, const struct rt_load_options *o, struct rt_program **ret_program, struct nf_error *err)
+{
+    int rc = 0;
+    if (!rt_device_find(NF_STR("evaluator"))) return nf_fail(err, NF_EUNSUPPORTED, "the artifact has no plan for cpu");
+    pthread_mutex_lock(&d->lock);
+    if (!d->evaluator) rc = rt_device_open("evaluator", NULL, &d->evaluator, err);
+    pthread_mutex_unlock(&d->lock);
+    return rc ? rc : rt_program_load(d->evaluator, bytes, o, ret_program, err);
+}
 
 bool cpu_artifact(const struct neff *n)
 {
@@ -178,7 +200,7 @@ static int load(struct rt_device *device, struct nf_str bytes, const struct rt_l
     p->profiling = o->profile;
     if ((rc = neff_open(bytes, &p->neff, err))) goto out;
     if (!neff_member(p->neff, CPU_MEMBER_PLAN, &plan)) {
-        rc = nf_fail(err, NF_EUNSUPPORTED, "the artifact has no plan for cpu (%s)", neff_target(p->neff)[0] ? neff_target(p->neff) : "it does not say what it is for");
+        rc = load_elsewhere((struct cpu_device *)device, bytes, o, ret_program, err);
         goto out;
     }
     neff_member(p->neff, CPU_MEMBER_CONSTANTS, &constants);
@@ -334,6 +356,11 @@ int cpu_program_watch(struct rt_program *program, const void *const *inputs, voi
 
 const struct plan *cpu_program_plan(const struct rt_program *program) { return ((const struct cpu_program *)program)->plan; }
 
+static int execute_host(struct rt_program *program, const void *const *inputs, void *const *outputs, struct nf_error *err)
+{
+    return run((struct cpu_program *)program, inputs, outputs, NULL, err);
+}
+
 /* ------------------------------------------------------------------------------------------------------------ buffers */
 
 static int new_buffer(struct rt_device *device, size_t bytes, struct rt_buffer **ret, struct nf_error *err)
@@ -457,6 +484,7 @@ const struct rt_device_ops cpu_device_ops = {
     .write = write_buffer,
     .read = read_buffer,
     .execute = execute,
+    .execute_host = execute_host,
     .wait = wait_event,
     .event_free = free_event,
     .profile = profile,

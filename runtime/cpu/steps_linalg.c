@@ -110,14 +110,15 @@ int step_fft__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
 {
     const struct plan_value *v = step_in(x->plan, s, 0), *o = step_out(x->plan, s, 0);
     int type = (int)s->attr[0], n = (int)s->attr[1], sign = type == IFFT || type == IRFFT ? 1 : -1;
-    int64_t total = 1, longest = 1, len[3];
+    int64_t total = 1, longest = 1, room = 1, len[3];
     if (o->count == 0) return 0;
     for (int i = 0; i < n; i++) {
         len[i] = s->attr[2 + i];
         total *= len[i];
         longest = NF_MAX(longest, len[i]);
+        room = NF_MAX(room, fft_room(len[i]));
     }
-    cplx *a = nf_try_alloc((size_t)(total + longest + fft_room(longest)) * sizeof *a);
+    cplx *a = nf_try_alloc((size_t)(total + longest + room) * sizeof *a);
     if (!a) return nf_fail(err, NF_ENOMEM, "no memory for a transform of %" PRId64 " points", total);
     cplx *line = a + total, *tmp = line + longest;
     int64_t in_last = v->dims[v->rank - 1], out_last = o->dims[o->rank - 1], in_n = total / len[n - 1] * in_last, out_n = total / len[n - 1] * out_last;
