@@ -8,6 +8,8 @@ int main(int argc, char **argv)
     struct cfg *cfg = NULL;
     if (argc == 2 && strcmp(argv[1], "--markdown") == 0) {
         cfg_print_markdown(&out);
+    } else if (argc == 2 && strcmp(argv[1], "--man") == 0) {
+        cfg_print_man(&out);
     } else if (argc == 2 && strcmp(argv[1], "--sample") == 0) {
         static const char *const no_env[] = {NULL};
         int rc = cfg_load(&(struct cfg_sources){.program = "cfgdoc", .env = no_env, .file = ""}, &cfg, &err);
@@ -18,7 +20,7 @@ int main(int argc, char **argv)
         cfg_print_file(cfg, &out);
         cfg_free(cfg);
     } else {
-        fprintf(stderr, "usage: cfgdoc --markdown|--sample\n");
+        fprintf(stderr, "usage: cfgdoc --markdown|--man|--sample\n");
         return 2;
     }
     size_t written = fwrite(out.data, 1, out.len, stdout);

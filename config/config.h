@@ -136,5 +136,6 @@ const char *cfg_socket_path(const char *socket);
 void cfg_print_help(const struct cfg *cfg, const char *usage, const struct cfg_extra *extra, struct nf_buf *out);
 void cfg_print_file(const struct cfg *cfg, struct nf_buf *out);  /* a file that sets what is set now, the rest commented out */
 void cfg_print_markdown(struct nf_buf *out);                     /* config/OPTIONS.md */
+void cfg_print_man(struct nf_buf *out);                          /* neffd(8) */
 
 #endif

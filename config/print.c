@@ -160,3 +160,59 @@ void cfg_print_markdown(struct nf_buf *out)
     }
     nf_arena_free(arena);
 }
+
+static void add_roff(struct nf_buf *out, const char *text)
+{
+    for (bool start = true; *text; start = *text == '\n', text++) {
+        if (*text == '\\')
+            nf_buf_add_c(out, "\\e");
+        else if (*text == '-')
+            nf_buf_add_c(out, "\\-");
+        else if (start && (*text == '.' || *text == '\''))
+            nf_buf_addf(out, "\\&%c", *text);
+        else
+            nf_buf_add_char(out, *text);
+    }
+}
+
+void cfg_print_man(struct nf_buf *out)
+{
+    struct nf_arena *arena = nf_arena_new(0);
+    nf_buf_add_c(out, ".TH NEFFD 8 \"\" \"neffd " NEFFD_VERSION "\" \"System administration\"\n.SH NAME\nneffd \\- compile daemon for AWS Neuron\n"
+                      ".SH SYNOPSIS\n.B neffd\n[\\fB\\-\\-config\\fR=\\fIFILE\\fR] [\\fB\\-\\-\\fINAME\\fR=\\fIVALUE\\fR]...\n.br\n.B neffd\n"
+                      "\\fB\\-\\-print\\-config\\fR | \\fB\\-\\-check\\-config\\fR | \\fB\\-\\-help\\fR | \\fB\\-\\-version\\fR\n"
+                      ".SH DESCRIPTION\nCompiles each distinct graph once, however many processes ask, and serves the artifacts from a cache. Runs in the\n"
+                      "foreground, and is ready when it has written\n.I ready\nto its log. SIGTERM drains and ends with status 0; a second one ends at once. SIGHUP opens the\n"
+                      "log file anew and rereads the settings that may change.\n.SH OPTIONS\n"
+                      "Each setting is an option, a line \\fIname\\fR = \\fIvalue\\fR of the file, and a variable. The command line wins over the environment, that over the\n"
+                      "file, that over the default. An unknown option or line is an error, an unknown NEFFD_ variable a warning.\n");
+    for (size_t a = 0; a < NF_ARRAY_LEN(areas); a++) {
+        nf_buf_addf(out, ".SS %s\n", areas[a].title);
+        for (int i = 0; i < CFG_ID_MAX; i++) {
+            const struct cfg__row *row = &cfg__rows[i];
+            if (strcmp(row->area, areas[a].area) != 0)
+                continue;
+            struct nf_buf line = NF_BUF_INIT;
+            nf_buf_add_c(&line, "--");
+            add_dashed(&line, row->name);
+            nf_buf_add_c(out, ".TP\n\\fB");
+            add_roff(out, line.data);
+            nf_buf_clear(&line);
+            nf_buf_addf(&line, "=%s", row->unit);
+            nf_buf_add_c(out, "\\fR");
+            add_roff(out, line.data);
+            nf_buf_add_char(out, '\n');
+            nf_buf_clear(&line);
+            const char *words = cfg__default_words(row, arena);
+            nf_buf_addf(&line, "%s. Default: %s. Variables: ", row->help, *words ? words : "empty");
+            add_env(&line, row, arena, "", "");
+            nf_buf_addf(&line, ".%s%s\n", row->live ? " Reread on SIGHUP." : "", row->effect ? "" : " No effect in this version.");
+            add_roff(out, line.data);
+            nf_buf_done(&line);
+        }
+    }
+    nf_buf_add_c(out, ".SH FILES\n.TP\n.I /etc/neffd/neffd.conf\nsettings, unless \\fB\\-\\-config\\fR or NEFFD_CONFIG names another file\n"
+                      ".SH EXIT STATUS\n0 ended as asked, 2 wrong usage or setting, 7 a directory, socket or permission is not as it must be, 8 a defect\n"
+                      ".SH SEE ALSO\n.BR neffctl (1)\n");
+    nf_arena_free(arena);
+}
