@@ -324,6 +324,35 @@ static void slot_set(struct ev_frame *f, uint32_t slot, struct ev_value *v)
     f->slots[slot] = v;
 }
 
+/* Whether a value is what the type says. Operations rely on the types of their operands, so this is asked of every value that is
+ * made: what crosses between processes, queues and calls has no verifier behind it. */
+static bool fits(const struct ev_value *v, const struct hlo_type *t)
+{
+    switch (t->kind) {
+    case HLO_TYPE_TENSOR:
+        if (v->kind != EV_ARRAY || v->a.dtype != hlo_eval_dtype(t) || v->a.rank != (int)t->rank)
+            return false;
+        for (uint32_t i = 0; i < t->rank; i++)
+            if (t->dims[i] != HLO_DYNAMIC && t->dims[i] != v->a.dims[i])
+                return false;
+        return true;
+    case HLO_TYPE_UNRANKED: case HLO_TYPE_MEMREF: case HLO_TYPE_SCALAR:
+        return v->kind == EV_ARRAY && v->a.dtype == hlo_eval_dtype(t);
+    case HLO_TYPE_TOKEN:
+        return v->kind == EV_TOKEN;
+    case HLO_TYPE_TUPLE: case HLO_TYPE_FUTURE:
+        if (v->kind != EV_TUPLE || v->n != t->num_types)
+            return false;
+        for (uint32_t i = 0; i < v->n; i++)
+            if (!fits(v->parts[i], t->types[i])) /* as deep as the type */
+                return false;
+        return true;
+    case HLO_TYPE_FUNCTION: case HLO_TYPE_NONE: case HLO_TYPE_OPAQUE: case HLO_TYPE_KIND_MAX:
+        break;
+    }
+    return false;
+}
+
 static int observe(struct ev_frame *f, const struct ev_inst *inst, struct nf_error *err)
 {
     struct hlo_eval *e = f->proc->run->eval;
@@ -354,6 +383,9 @@ static int run_inst(struct ev_frame *f, const struct ev_inst *inst, struct nf_er
     for (uint32_t i = 0; i < inst->n_out; i++)
         c.out[i] = NULL;
     int rc = inst->dequantise ? ev_dequantised(&c, inst->fn, err) : inst->fn(&c, err);
+    for (uint32_t i = 0; i < inst->n_out && !rc; i++)
+        if (!c.out[i] || !fits(c.out[i], inst->op->results[i].type))
+            rc = ev_fail(&c, err, NF_EGRAPH, "result %u is not of its type at run time", i);
     if (rc && err && !err->location[0] && err->code == rc) {
         char where[256];
         nf_error_location(err, "%s", hlo_op_where(f->proc->run->eval->module, inst->op, where, sizeof(where)));
@@ -385,8 +417,11 @@ int ev_run_block(struct ev_frame *f, const struct ev_block *b, struct ev_value *
     struct ev_run *run = f->proc->run;
     const struct hlo_eval_hooks *h = run->eval->options.hooks;
     int rc = NF_OK;
-    for (uint32_t i = 0; i < b->n_args; i++)
+    for (uint32_t i = 0; i < b->n_args; i++) {
         slot_set(f, b->args[i], args[i]);
+        if (!rc && !fits(args[i], b->block->args[i]->type))
+            rc = nf_fail(err, NF_EGRAPH, "argument %u of a function or region is not of its type at run time", i);
+    }
     if (++f->proc->depth > run->eval->options.depth_limit)
         rc = nf_fail(err, NF_ELIMIT, "calls and regions are nested deeper than %u", run->eval->options.depth_limit);
     for (uint32_t i = 0; i < b->n_insts && !rc; i++) {
@@ -512,6 +547,12 @@ int hlo_eval_run(struct hlo_eval *e, struct nf_str function, const struct rt_arr
 int hlo_eval_run_grid(struct hlo_eval *e, struct nf_str function, unsigned replicas, unsigned partitions, const struct rt_array *inputs,
                       size_t n_inputs, struct rt_array *outputs, size_t n_outputs, struct nf_error *err)
 {
+    return ev_run_with(e, function, NULL, 0, replicas, partitions, inputs, n_inputs, outputs, n_outputs, err);
+}
+
+int ev_run_with(struct hlo_eval *e, struct nf_str function, struct ev_grid *member_of, uint32_t rank, unsigned replicas, unsigned partitions,
+                const struct rt_array *inputs, size_t n_inputs, struct rt_array *outputs, size_t n_outputs, struct nf_error *err)
+{
     struct ev_func *func = ev_func_find(e, function);
     if (!func)
         return nf_fail(err, NF_ENOTFOUND, function.len ? "there is no function @%.*s with a body" : "there is no entry function%.*s", NF_STR_ARG(function));
@@ -540,7 +581,11 @@ int hlo_eval_run_grid(struct hlo_eval *e, struct nf_str function, unsigned repli
             ev_unref(args[i]);
     } else if (n == 1) {
         struct ev_proc p = {.run = &run};
+        if (member_of)
+            ev_grid_enter(member_of, rank, &p);
         rc = ev_call(&p, func, args, rets, err);
+        if (member_of)
+            ev_grid_exit(member_of, rc, err);
     } else {
         rc = ev_grid_run(&run, replicas, partitions, funcs, NULL, 0, (struct ev_value *const *const *)arg_lists, ret_lists, err);
     }

@@ -59,6 +59,14 @@ int hlo_eval_run(struct hlo_eval *e, struct nf_str function, const struct rt_arr
  * collectives meet. Arrays of device d start at inputs[d * n_inputs]. */
 int hlo_eval_run_grid(struct hlo_eval *e, struct nf_str function, unsigned replicas, unsigned partitions, const struct rt_array *inputs,
                       size_t n_inputs, struct rt_array *outputs, size_t n_outputs, struct nf_error *err);
+/* Runs of one process that meet: each member runs its own program on a thread of the caller's. join: all members name the same grid;
+ * the name is copied. rank = replica * partitions + partition. A member that leaves, or whose run fails, breaks the
+ * group: runs of the others end with that error. */
+struct hlo_eval_group;
+int hlo_eval_group_join(const char *name, uint32_t replicas, uint32_t partitions, uint32_t rank, struct hlo_eval_group **ret_group, struct nf_error *err);
+void hlo_eval_group_leave(struct hlo_eval_group *group);                 /* takes NULL */
+int hlo_eval_run_member(struct hlo_eval *e, struct hlo_eval_group *group, uint32_t rank, const struct rt_array *inputs, size_t n_inputs,
+                        struct rt_array *outputs, size_t n_outputs, struct nf_error *err);
 size_t hlo_eval_num_inputs(struct hlo_eval *e, struct nf_str function);  /* 0 if there is no such function */
 size_t hlo_eval_num_outputs(struct hlo_eval *e, struct nf_str function);
 

@@ -44,6 +44,7 @@ struct ev_grid {
     struct receiver *receivers;
     struct ev_func **infeed;
     size_t n_infeed, next_infeed;
+    bool lasting;               /* a group: members come and go, so one that waits is never stuck for good */
 };
 
 static void grid_fail(struct ev_grid *g, int code, const struct nf_error *err)
@@ -61,7 +62,7 @@ static void grid_fail(struct ev_grid *g, int code, const struct nf_error *err)
 static bool stuck(struct ev_ctx *c, struct ev_grid *g, struct nf_error *err)
 {
     g->waiting++;
-    if (g->waiting < g->alive)
+    if (g->waiting < g->alive || g->lasting)
         return false;
     ev_fail(c, err, NF_EGRAPH, "all processes wait for each other: not every member of a group runs this operation");
     g->waiting--;
@@ -84,6 +85,28 @@ static int wait_a_moment(struct ev_ctx *c, struct ev_grid *g, struct nf_error *e
     if (ev_out_of_time(c->f->proc->run))
         return ev_fail(c, err, NF_ETIMEOUT, "evaluating took longer than its time limit");
     return NF_OK;
+}
+
+/* A copy that belongs to no run: members of a group outlive each other's runs. */
+static struct ev_value *detached(const struct ev_value *v)
+{
+    struct ev_value *c = NULL;
+    if (v->kind == EV_TUPLE) {
+        c = ev_tuple_new(0, NULL);
+        free(c->parts);
+        c->parts = nf_alloc_array(v->n + 1, sizeof(*c->parts));
+        for (; c->n < v->n; c->n++)
+            c->parts[c->n] = detached(v->parts[c->n]); /* as deep as the type */
+        return c;
+    }
+    if (v->kind != EV_ARRAY)
+        return ev_token_new();
+    struct nf_error ignored;
+    if (ev_array_new(NULL, v->a.dtype, v->a.rank, v->a.dims, &c, &ignored))
+        return ev_token_new(); /* no memory: the reader finds that it is no array */
+    if (v->a.bytes)
+        memcpy(c->a.data, v->a.data, v->a.bytes);
+    return c;
 }
 
 /* Brings k values; returns once all of the group have, with *ret holding everybody's (ret->values[i * k + j]). */
@@ -115,7 +138,7 @@ static int meet(struct ev_ctx *c, int64_t channel, const uint32_t *group, uint32
         g->meetings = r;
     }
     for (uint32_t j = 0; j < k; j++)
-        r->values[me * k + j] = ev_ref(values[j]);
+        r->values[me * k + j] = g->lasting ? detached(values[j]) : ev_ref(values[j]);
     r->here[me] = true;
     r->arrived++;
     if (r->arrived == n) {
@@ -163,6 +186,22 @@ static void leave(struct ev_ctx *c, struct rdv *r)
 }
 
 /* ---- grids ---- */
+
+static void grid_empty(struct ev_grid *g)
+{
+    while (g->meetings) {
+        struct rdv *r = g->meetings;
+        g->meetings = r->next;
+        rdv_free(r);
+    }
+    while (g->mail) {
+        struct mail *m = g->mail;
+        g->mail = m->next;
+        ev_unref(m->tuple);
+        free(m);
+    }
+}
+
 
 struct worker {
     pthread_t thread;
@@ -242,17 +281,7 @@ static int run_workers(struct ev_run *run, unsigned replicas, unsigned partition
     int rc = g.failed ? g.code : NF_OK;
     if (rc && err)
         *err = g.error;
-    while (g.meetings) {
-        struct rdv *r = g.meetings;
-        g.meetings = r->next;
-        rdv_free(r);
-    }
-    while (g.mail) {
-        struct mail *m = g.mail;
-        g.mail = m->next;
-        ev_unref(m->tuple);
-        free(m);
-    }
+    grid_empty(&g);
     pthread_mutex_destroy(&g.lock);
     pthread_cond_destroy(&g.moved);
     return rc;
@@ -343,6 +372,103 @@ int hlo_e_run_parallel(struct ev_ctx *c, struct nf_error *err)
     free(funcs);
     free(infeed);
     return rc;
+}
+
+/* ---- groups of runs ---- */
+
+struct hlo_eval_group {
+    struct hlo_eval_group *next;
+    char *name;
+    struct ev_grid grid;
+    uint32_t members;
+    bool *taken;
+    bool closing;               /* a member has left: nobody joins any more */
+};
+
+/* Guards the list, members and taken; taken before a grid's lock. */
+static pthread_mutex_t groups_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct hlo_eval_group *groups;
+
+int hlo_eval_group_join(const char *name, uint32_t replicas, uint32_t partitions, uint32_t rank, struct hlo_eval_group **ret_group, struct nf_error *err)
+{
+    if (!replicas || !partitions || replicas > 1024 || partitions > 1024 || replicas * partitions > 1024 || rank >= replicas * partitions)
+        return nf_fail(err, NF_EINVAL, "rank %u of a grid of %u replicas and %u partitions", rank, replicas, partitions);
+    int rc = NF_OK;
+    pthread_mutex_lock(&groups_lock);
+    struct hlo_eval_group *g = groups;
+    for (; g; g = g->next) {
+        bool same = g->grid.replicas == replicas && g->grid.partitions == partitions;
+        if (!g->closing && strcmp(g->name, name) == 0 && !(same && g->taken[rank]))
+            break; /* where the rank is taken, a second group of that name begins */
+    }
+    if (g && (g->grid.replicas != replicas || g->grid.partitions != partitions)) {
+        rc = nf_fail(err, NF_EINVAL, "group %s is a grid of %u replicas and %u partitions", name, g->grid.replicas, g->grid.partitions);
+    } else if (!g) {
+        g = nf_alloc(sizeof(*g));
+        g->name = nf_strdup(name);
+        g->taken = nf_alloc_array((size_t)replicas * partitions, sizeof(bool));
+        g->grid = (struct ev_grid){.replicas = replicas, .partitions = partitions, .alive = replicas * partitions, .lasting = true};
+        pthread_mutex_init(&g->grid.lock, NULL);
+        pthread_cond_init(&g->grid.moved, NULL);
+        g->next = groups;
+        groups = g;
+    }
+    if (!rc) {
+        g->taken[rank] = true;
+        g->members++;
+        *ret_group = g;
+    }
+    pthread_mutex_unlock(&groups_lock);
+    return rc;
+}
+
+void hlo_eval_group_leave(struct hlo_eval_group *g)
+{
+    if (!g)
+        return;
+    pthread_mutex_lock(&groups_lock);
+    g->closing = true;
+    struct nf_error left = {0};
+    nf_fail(&left, NF_ECANCELLED, "a member of the group was unloaded");
+    pthread_mutex_lock(&g->grid.lock);
+    grid_fail(&g->grid, NF_ECANCELLED, &left);
+    pthread_mutex_unlock(&g->grid.lock);
+    if (--g->members == 0) {
+        struct hlo_eval_group **at = &groups;
+        while (*at != g)
+            at = &(*at)->next;
+        *at = g->next;
+        grid_empty(&g->grid);
+        pthread_mutex_destroy(&g->grid.lock);
+        pthread_cond_destroy(&g->grid.moved);
+        free(g->taken);
+        free(g->name);
+        free(g);
+    }
+    pthread_mutex_unlock(&groups_lock);
+}
+
+void ev_grid_enter(struct ev_grid *g, uint32_t rank, struct ev_proc *p)
+{
+    p->grid = g;
+    p->id = rank;
+    p->replica = rank / g->partitions;
+    p->partition = rank % g->partitions;
+}
+
+void ev_grid_exit(struct ev_grid *g, int rc, const struct nf_error *err)
+{
+    if (!rc)
+        return;
+    pthread_mutex_lock(&g->lock);
+    grid_fail(g, rc, err);
+    pthread_mutex_unlock(&g->lock);
+}
+
+int hlo_eval_run_member(struct hlo_eval *e, struct hlo_eval_group *group, uint32_t rank, const struct rt_array *inputs, size_t n_inputs,
+                        struct rt_array *outputs, size_t n_outputs, struct nf_error *err)
+{
+    return ev_run_with(e, NF_STR(""), &group->grid, rank, 1, 1, inputs, n_inputs, outputs, n_outputs, err);
 }
 
 /* ---- which processes form a group ---- */
@@ -439,11 +565,7 @@ static void leave_alone(struct ev_ctx *c, struct alone *a)
 {
     if (!a->used)
         return;
-    while (a->g.meetings) {
-        struct rdv *r = a->g.meetings;
-        a->g.meetings = r->next;
-        rdv_free(r);
-    }
+    grid_empty(&a->g);
     pthread_mutex_destroy(&a->g.lock);
     pthread_cond_destroy(&a->g.moved);
     c->f->proc->grid = NULL;
@@ -743,6 +865,11 @@ int hlo_e_send(struct ev_ctx *c, struct nf_error *err)
     if (to == -1)
         return NF_OK;
     struct ev_value *tuple = ev_tuple_new(c->n_in ? c->n_in - 1 : 0, c->in);
+    if (g->lasting) {
+        struct ev_value *own = detached(tuple);
+        ev_unref(tuple);
+        tuple = own;
+    }
     pthread_mutex_lock(&g->lock);
     struct receiver **at = &g->receivers;
     while (*at && ((*at)->channel != channel || (*at)->got || (to >= 0 && (*at)->id != to)))

@@ -180,6 +180,12 @@ int ev_body_call(struct ev_body *b, int64_t n, const void *const *args, void *co
 int ev_grid_run(struct ev_run *run, unsigned replicas, unsigned partitions, struct ev_func *const *funcs, struct ev_func **infeed, size_t n_infeed,
                 struct ev_value *const *const *args, struct ev_value ***rets, struct nf_error *err);
 
+/* The body of hlo_eval_run*; member_of: one process as member `rank` of a grid that lives longer than the run. */
+int ev_run_with(struct hlo_eval *e, struct nf_str function, struct ev_grid *member_of, uint32_t rank, unsigned replicas, unsigned partitions,
+                const struct rt_array *inputs, size_t n_inputs, struct rt_array *outputs, size_t n_outputs, struct nf_error *err);
+void ev_grid_enter(struct ev_grid *g, uint32_t rank, struct ev_proc *p);
+void ev_grid_exit(struct ev_grid *g, int rc, const struct nf_error *err);
+
 /* One line for messages: the elements around what matters. */
 void ev_print_element(enum nf_dtype dt, const void *elem, struct nf_buf *out);
 void ev_print_index(const struct rt_array *a, int64_t i, struct nf_buf *out);

@@ -10,17 +10,19 @@
 #include <getopt.h>
 #include <unistd.h>
 
-enum action { ACT_NONE, ACT_PRINT, ACT_GENERIC, ACT_CANONICAL, ACT_KEY, ACT_VERIFY, ACT_BYTECODE, ACT_HLO_PROTO, ACT_CHECK, ACT_LIST_OPS };
+enum action { ACT_NONE, ACT_PRINT, ACT_GENERIC, ACT_CANONICAL, ACT_KEY, ACT_VERIFY, ACT_BYTECODE, ACT_HLO_PROTO, ACT_EVAL, ACT_CHECK, ACT_LIST_OPS };
 
 struct options {
     enum action action;
     const char *input, *output, *kind, *version;
     bool json, debug_info, stats;
     struct check_options check;
+    struct eval_options eval;
 };
 
 static const char usage_text[] =
     "usage: neffopt FILE|- --print|--print-generic|--canonical|--key|--verify|--to-bytecode[=VERSION]|--to-hlo-proto [-o OUT] [--stats] [--debug-info] [--input-kind K] [--json]\n"
+    "       neffopt FILE|- --eval [--inputs DIR] [--expected DIR] [--output DIR] [--function NAME]\n"
     "       neffopt --check PATH... [--target evaluator|cpu] [--list] [--json] [--jobs N] [--time-limit S]\n"
     "       neffopt --list-ops\n"
     "\n"
@@ -29,9 +31,13 @@ static const char usage_text[] =
     "  --canonical        the canonical form, which the key covers\n"
     "  --key              64 hex digits that equal programs share; with --json the parts it is made of\n"
     "  --verify           nothing but the verdict\n"
+    "  --eval             run it on the reference evaluator\n"
+    "  --inputs DIR       arguments: DIR/00.npy, 01.npy, ...\n"
+    "  --expected DIR     compare the results with DIR/00.npy, ...; tolerances are those of manifest.json\n"
+    "  --function NAME    run another function than the entry\n"
     "  --debug-info       print locations\n"
     "  --stats            counts and times to stderr\n"
-    "  -o, --output OUT   write there instead of to stdout\n"
+    "  -o, --output OUT   write there instead of to stdout (--eval: results to the folder OUT)\n"
     "  --input-kind K     text, bytecode, hlo; by default it is found from the bytes\n"
     "  --check PATH...    judge the cases in files and folders; exit 0 only if none fails\n"
     "  --jobs N           child processes for --check (2)\n"
@@ -174,6 +180,12 @@ static int run(const struct options *o)
             nf_error_location(&err, "%s:%s", o->input, place);
         }
         rc = fail_with(o, &err);
+    } else if (o->action == ACT_EVAL) {
+        struct eval_options e = o->eval;
+        e.output = o->output;
+        e.stats = o->stats;
+        if (neffopt_eval(m, &e, &err))
+            rc = fail_with(o, &err);
     } else if (o->action == ACT_KEY) {
         rc = print_key(o, m, nf_buf_str(&text));
     } else if (o->action == ACT_VERIFY) {
@@ -218,10 +230,12 @@ static int list_ops(bool json)
 
 int main(int argc, char **argv)
 {
-    enum { O_PRINT = 256, O_GENERIC, O_CANONICAL, O_KEY, O_VERIFY, O_CHECK, O_LIST_OPS, O_JSON, O_JOBS, O_TIME_LIMIT, O_LIST, O_TARGET, O_STATS, O_DEBUG, O_KIND, O_HELP, O_VERSION, O_BYTECODE, O_HLO_PROTO };
+    enum { O_PRINT = 256, O_GENERIC, O_CANONICAL, O_KEY, O_VERIFY, O_CHECK, O_LIST_OPS, O_JSON, O_JOBS, O_TIME_LIMIT, O_LIST, O_TARGET, O_STATS, O_DEBUG, O_KIND, O_HELP, O_VERSION, O_BYTECODE, O_HLO_PROTO, O_EVAL, O_INPUTS, O_EXPECTED, O_FUNCTION };
     static const struct option longs[] = {
         {"print", no_argument, NULL, O_PRINT}, {"print-generic", no_argument, NULL, O_GENERIC}, {"canonical", no_argument, NULL, O_CANONICAL},
         {"key", no_argument, NULL, O_KEY}, {"verify", no_argument, NULL, O_VERIFY}, {"check", no_argument, NULL, O_CHECK},
+        {"eval", no_argument, NULL, O_EVAL}, {"inputs", required_argument, NULL, O_INPUTS}, {"expected", required_argument, NULL, O_EXPECTED},
+        {"function", required_argument, NULL, O_FUNCTION},
         {"list-ops", no_argument, NULL, O_LIST_OPS}, {"json", no_argument, NULL, O_JSON}, {"jobs", required_argument, NULL, O_JOBS},
         {"time-limit", required_argument, NULL, O_TIME_LIMIT}, {"list", no_argument, NULL, O_LIST}, {"target", required_argument, NULL, O_TARGET},
         {"stats", no_argument, NULL, O_STATS}, {"debug-info", no_argument, NULL, O_DEBUG}, {"input-kind", required_argument, NULL, O_KIND},
@@ -243,6 +257,10 @@ int main(int argc, char **argv)
             o.version = optarg;
             break;
         case O_HLO_PROTO: act = ACT_HLO_PROTO; break;
+        case O_EVAL: act = ACT_EVAL; break;
+        case O_INPUTS: o.eval.inputs = optarg; break;
+        case O_EXPECTED: o.eval.expected = optarg; break;
+        case O_FUNCTION: o.eval.function = optarg; break;
         case O_CHECK: act = ACT_CHECK; break;
         case O_LIST_OPS: act = ACT_LIST_OPS; break;
         case O_JSON: o.json = o.check.json = true; break;

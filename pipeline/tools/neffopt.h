@@ -34,6 +34,13 @@ void neffopt_case(const struct case_input *in, struct case_result *out);
 /* X.mlir.bc: reads it and compares with the text beside it, or expects it to be refused (invalid_*). */
 void neffopt_case_bytecode(const char *path, struct case_result *out);
 
+struct eval_options {
+    const char *inputs, *expected, *output, *function; /* NULL: not given */
+    double time_limit_s;      /* 0: none */
+    bool stats;
+};
+int neffopt_eval(const struct hlo_module *m, const struct eval_options *o, struct nf_error *err);
+
 void json_string(struct nf_str s, struct nf_buf *out);
 
 #endif

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# tests/run: timeout=900
+"""The reference evaluator through neffopt: models against XLA's numbers, conformance programs against their own checks; and that a
+spoiled expectation is noticed."""
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NEFFOPT = Path(os.environ.get("TEST_BUILD", ROOT / "build")) / "bin/neffopt"
+SHARED = Path(os.environ.get("NEFFD_SHARED", ROOT.parent / "shared"))
+
+# What the data set itself marks as not to be executed: XLA's own rounding of sums (fft, cumprod, sin of complex numbers; exact results
+# differ from the recorded ones), and a NaN compared with ==, which never holds.
+NOT_HOLDING = {"fft_complex128_14_15_16_17", "fft_complex64_14_15_16_17", "fft_float32_14_15_16_17", "fft_float64_14_15_16_17",
+               "cumprod_complex64_8_9", "sin_complex64_20_20", "top_k_float32_5_chlo"}
+
+
+def evaluate(module, inputs, expected):
+    return subprocess.run([NEFFOPT, module, "--eval", "--inputs", inputs, "--expected", expected], capture_output=True, text=True, timeout=300)
+
+
+def check(*paths):
+    p = subprocess.run([NEFFOPT, "--check", "--json", *paths], capture_output=True, text=True, timeout=850)
+    return json.loads(p.stdout)
+
+
+def spoil_array(source, folder):
+    """A copy of the expected files in which the last byte (sign, exponent) of the very first element differs."""
+    expected = folder / "expected"
+    shutil.copytree(source / "expected", expected)
+    shutil.copy(source / "manifest.json", folder / "manifest.json")
+    manifest = json.loads((source / "manifest.json").read_text())
+    output = manifest["outputs"][0]
+    name = output["device_files"][0] if manifest["num_replicas"] > 1 else output["file"]
+    path = expected / Path(name).name
+    data = bytearray(path.read_bytes())
+    start = 10 + int.from_bytes(data[8:10], "little")
+    width = {"i1": 1, "i8": 1, "bf16": 2, "f16": 2, "i64": 8, "f64": 8}.get(output["dtype"], 4)
+    data[start + width - 1] ^= 1 if output["dtype"] == "i1" else 0x41
+    path.write_bytes(bytes(data))
+    return expected
+
+
+class Models(unittest.TestCase):
+    """One method for each folder, made below."""
+
+    def model(self, folder):
+        modules = [m for m in (folder / "module.mlir", folder / "module.bc.mlir", folder / "module.debug.mlir") if m.exists()]
+        for module in modules:
+            with self.subTest(module.name):
+                p = evaluate(module, folder / "inputs", folder / "expected")
+                self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
+        with tempfile.TemporaryDirectory() as tmp:
+            p = evaluate(modules[0], folder / "inputs", spoil_array(folder, Path(tmp)))
+            self.assertEqual(p.returncode, 1, p.stdout + p.stderr)
+            self.assertIn("output 0", p.stderr)
+
+
+def add_models():
+    for root in (ROOT / "tests/models", SHARED / "models"):
+        for manifest in sorted(root.glob("*/manifest.json")):
+            folder = manifest.parent
+            name = f"test_{'own' if root.parent.name == 'tests' else 'shared'}_{folder.name}"
+            setattr(Models, name, lambda self, folder=folder: self.model(folder))
+
+
+add_models()
+
+
+def spoil_text(text, rng):
+    """The text with one element of @expected's first constant changed; None where it has none that can be."""
+    at = text.find("func.func private @expected()")
+    m = re.compile(r"dense<([^>]*)> : tensor<([^>]*>?)>").search(text, at)
+    if at < 0 or not m:
+        return None
+    body, elem = m.group(1), m.group(2).split("x")[-1]
+    if body.startswith('"0x'):
+        width = {"i1": 1, "f32": 4, "f64": 8, "i32": 4, "ui32": 4, "i64": 8, "ui64": 8, "f16": 2, "bf16": 2, "i16": 2, "ui16": 2, "i8": 1, "ui8": 1}.get(elem)
+        if not width:
+            return None
+        digits = body[3:-1]
+        count = len(digits) // (2 * width)
+        last = 2 * width * rng.randrange(max(count, 1)) + 2 * (width - 1)
+        changed = f"{int(digits[last:last + 2], 16) ^ (1 if elem == 'i1' else 0x41):02X}"
+        body = body[:3] + digits[:last] + changed + digits[last + 2:] + '"'
+    else:
+        tokens = list(re.finditer(r"true|false|0x[0-9A-Fa-f]+|-?[0-9.]+(?:[eE][+-]?[0-9]+)?", body))
+        if not tokens:
+            return None
+        t = rng.choice(tokens)
+        word = t.group(0)
+        if word in ("true", "false"):
+            new = "false" if word == "true" else "true"
+        elif word.startswith("0x"):
+            new = "3.5" if elem[0] in "fb" else "3"
+        elif elem[0] in "iu":
+            new = str(int(word) - 1) if int(word) > 0 else str(int(word) + 1)
+        else:
+            new = repr(float(word) * -1.5 + 3.0)
+        body = body[:t.start()] + new + body[t.end():]
+    return text[:m.start(1)] + body + text[m.end(1):]
+
+
+@unittest.skipUnless((SHARED / "conformance").is_dir(), "the conformance data is not beside the repository")
+class Conformance(unittest.TestCase):
+    def holds(self, folder, allowed=()):
+        report = check(SHARED / "conformance" / folder)
+        unexpected = [f for f in report["failures"] if Path(f["file"]).stem not in allowed]
+        self.assertEqual(unexpected, [])
+        self.assertGreater(report["checks"], 0)
+
+    def test_interpret(self):
+        self.holds("interpret")
+
+    def test_math(self):
+        self.holds("math")
+
+    def test_testdata(self):
+        self.holds("testdata", NOT_HOLDING)
+
+    def test_one_changed_element_fails_each_of_200_cases(self):
+        seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 32)))
+        rng = random.Random(seed)
+        files = sorted((SHARED / "conformance/testdata").glob("*.mlir"))
+        rng.shuffle(files)
+        with tempfile.TemporaryDirectory() as tmp:
+            names = []
+            for path in files:
+                text = spoil_text(path.read_text(), rng) if path.stem not in NOT_HOLDING else None
+                if text and "tensor<0x" not in text:
+                    (Path(tmp) / path.name).write_text(text)
+                    names.append(path.name)
+                if len(names) == 200:
+                    break
+            self.assertEqual(len(names), 200)
+            report = check(tmp)
+            failed = {Path(f["file"]).name for f in report["failures"]}
+            self.assertEqual(sorted(set(names) - failed), [], f"seed {seed}")
+
+
+if __name__ == "__main__":
+    unittest.main()

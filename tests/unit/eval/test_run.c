@@ -1,0 +1,263 @@
+/* Whole programs: checks that fail, limits, observers, processes that meet or do not. */
+#include "base/clock.h"
+#include "pipeline/hlo/eval.h"
+
+#include <check.h>
+
+struct seen {
+    unsigned checks, failed, observed;
+    char message[256];
+};
+
+static int on_check(void *user, const struct hlo_eval_check *c)
+{
+    struct seen *s = user;
+    s->checks++;
+    s->failed += !c->passed;
+    if (!c->passed)
+        nf_format(s->message, sizeof(s->message), "%s", c->message);
+    return 0;
+}
+
+static int on_observe(void *user, const struct hlo_op *op, unsigned device, const struct rt_array *results, size_t n)
+{
+    (void)op, (void)device;
+    ((struct seen *)user)->observed++;
+    return n && results[0].dtype == NF_DT_F64 ? NF_ECANCELLED : 0;
+}
+
+static struct seen seen;
+static struct nf_error error;
+
+/* Runs @main without arguments; outputs are dropped. */
+static int run(const char *text, const struct hlo_eval_options *o)
+{
+    struct nf_arena *a = nf_arena_new(0);
+    struct hlo_module *m;
+    struct hlo_eval *e = NULL;
+    struct hlo_eval_hooks hooks = {.user = &seen, .check = on_check};
+    struct hlo_eval_options own = HLO_EVAL_OPTIONS_INIT;
+    if (o)
+        own = *o;
+    if (!own.hooks)
+        own.hooks = &hooks;
+    memset(&seen, 0, sizeof(seen));
+    memset(&error, 0, sizeof(error));
+    int rc = hlo_parse(nf_str_c(text), NULL, a, &m, &error);
+    ck_assert_msg(rc == 0, "%s: %s", error.location, error.message);
+    ck_assert_msg(hlo_verify(m, &error) == 0, "%s: %s", error.location, error.message);
+    rc = hlo_eval_new(m, &own, &e, &error);
+    if (!rc) {
+        size_t n = hlo_eval_num_outputs(e, NF_STR(""));
+        struct rt_array out[8] = {0};
+        ck_assert_uint_le(n, 8);
+        rc = hlo_eval_run(e, NF_STR(""), NULL, 0, out, n, &error);
+        for (size_t i = 0; i < n && !rc; i++)
+            rt_array_done(&out[i]);
+    }
+    hlo_eval_free(e);
+    nf_arena_free(a);
+    return rc;
+}
+
+START_TEST(a_failed_check_is_reported_with_its_element)
+{
+    static const char text[] =
+        "func.func @main() {\n"
+        "  %a = stablehlo.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi32>\n"
+        "  check.expect_eq_const %a, dense<[[1, 2], [3, 4]]> : tensor<2x2xi32>\n"
+        "  check.expect_eq_const %a, dense<[[1, 2], [5, 4]]> : tensor<2x2xi32>\n"
+        "  return\n}\n";
+    ck_assert_int_eq(run(text, NULL), NF_EMISMATCH);
+    ck_assert_uint_eq(seen.checks, 2);
+    ck_assert_uint_eq(seen.failed, 1);
+    ck_assert_ptr_nonnull(strstr(seen.message, "[1, 0]: 3 instead of 5"));
+    ck_assert_str_eq(error.location, "4:3");
+}
+END_TEST
+
+START_TEST(tolerances_mean_what_they_say)
+{
+#define FLOATS(check) "func.func @main() {\n %a = stablehlo.constant dense<1.0> : tensor<f32>\n %b = stablehlo.constant dense<0x3F800003> : tensor<f32>\n" check "\n return\n}\n"
+    ck_assert_int_eq(run(FLOATS("check.expect_close %a, %b, max_ulp_difference = 3 : tensor<f32>, tensor<f32>"), NULL), 0);
+    ck_assert_int_eq(run(FLOATS("check.expect_close %a, %b, max_ulp_difference = 2 : tensor<f32>, tensor<f32>"), NULL), NF_EMISMATCH);
+    ck_assert_int_eq(run(FLOATS("check.expect_close %a, %b, max_ulp_difference = 9, min_ulp_difference = 4 : tensor<f32>, tensor<f32>"), NULL), NF_EMISMATCH);
+    ck_assert_int_eq(run(FLOATS("check.expect_almost_eq %a, %b : tensor<f32>"), NULL), 0);
+    ck_assert_int_eq(run(FLOATS("check.expect_eq %a, %b : tensor<f32>"), NULL), NF_EMISMATCH);
+    ck_assert_int_eq(run("func.func @main() {\n %a = stablehlo.constant dense<0x7FC00000> : tensor<f32>\n check.expect_eq %a, %a : tensor<f32>\n return\n}\n", NULL), NF_EMISMATCH);
+    ck_assert_int_eq(run("func.func @main() {\n %a = stablehlo.constant dense<0x7FC00000> : tensor<f32>\n check.expect_almost_eq %a, %a : tensor<f32>\n return\n}\n", NULL), 0);
+}
+END_TEST
+
+static const char endless[] =
+    "func.func @main() -> tensor<i32> {\n"
+    "  %a = stablehlo.constant dense<0> : tensor<i32>\n"
+    "  %t = stablehlo.constant dense<true> : tensor<i1>\n"
+    "  %0 = stablehlo.while(%i = %a) : tensor<i32>\n"
+    "   cond { stablehlo.return %t : tensor<i1> }\n"
+    "   do { %1 = stablehlo.add %i, %i : tensor<i32>\n stablehlo.return %1 : tensor<i32> }\n"
+    "  return %0 : tensor<i32>\n}\n";
+
+START_TEST(time_memory_and_depth_end)
+{
+    struct hlo_eval_options o = HLO_EVAL_OPTIONS_INIT;
+    o.deadline_ns = nf_now_ns() + 50 * NF_MS;
+    ck_assert_int_eq(run(endless, &o), NF_ETIMEOUT);
+    o = HLO_EVAL_OPTIONS_INIT;
+    o.memory_limit_bytes = 1 << 20;
+    ck_assert_int_eq(run("func.func @main() -> tensor<1024x1024xf32> {\n %a = stablehlo.iota dim = 0 : tensor<1024x1024xf32>\n return %a : tensor<1024x1024xf32>\n}\n", &o), NF_ELIMIT);
+    ck_assert_int_eq(run("func.func @main() -> tensor<i32> {\n %0 = call @main() : () -> tensor<i32>\n return %0 : tensor<i32>\n}\n", NULL), NF_ELIMIT);
+    ck_assert_int_eq(run("func.func @main() -> tensor<4611686018427387904xf32> {\n %a = stablehlo.iota dim = 0 : tensor<4611686018427387904xf32>\n return %a : tensor<4611686018427387904xf32>\n}\n", NULL), NF_ELIMIT);
+}
+END_TEST
+
+/* Many large temporaries, few at once: memory of dead values is given back. */
+START_TEST(values_die_with_their_last_use)
+{
+    struct nf_buf b = NF_BUF_INIT;
+    nf_buf_add_c(&b, "func.func @main() -> tensor<256x256xf32> {\n %0 = stablehlo.iota dim = 0 : tensor<256x256xf32>\n");
+    for (int i = 1; i < 100; i++)
+        nf_buf_addf(&b, " %%%d = stablehlo.transpose %%%d, dims = [1, 0] : (tensor<256x256xf32>) -> tensor<256x256xf32>\n", i, i - 1);
+    nf_buf_add_c(&b, " return %99 : tensor<256x256xf32>\n}\n");
+    struct hlo_eval_options o = HLO_EVAL_OPTIONS_INIT;
+    o.memory_limit_bytes = 2 * 256 * 256 * 4;
+    ck_assert_msg(run(b.data, &o) == 0, "%s", error.message);
+    o.memory_limit_bytes -= 4;
+    ck_assert_int_eq(run(b.data, &o), NF_ELIMIT);
+    nf_buf_done(&b);
+}
+END_TEST
+
+START_TEST(a_value_that_is_still_needed_is_not_changed)
+{
+    static const char text[] =
+        "func.func @main() {\n"
+        "  %a = stablehlo.iota dim = 0 : tensor<4xi32>\n"
+        "  %b = stablehlo.negate %a : tensor<4xi32>\n"
+        "  %c = stablehlo.add %a, %b : tensor<4xi32>\n"
+        "  check.expect_eq_const %c, dense<0> : tensor<4xi32>\n"
+        "  %z = stablehlo.constant dense<1> : tensor<i32>\n"
+        "  %u = stablehlo.constant dense<9> : tensor<1xi32>\n"
+        "  %d = stablehlo.dynamic_update_slice %b, %u, %z : (tensor<4xi32>, tensor<1xi32>, tensor<i32>) -> tensor<4xi32>\n"
+        "  check.expect_eq_const %b, dense<[0, -1, -2, -3]> : tensor<4xi32>\n"
+        "  check.expect_eq_const %d, dense<[0, 9, -2, -3]> : tensor<4xi32>\n"
+        "  %e = stablehlo.dynamic_update_slice %d, %u, %z : (tensor<4xi32>, tensor<1xi32>, tensor<i32>) -> tensor<4xi32>\n"
+        "  %f = stablehlo.add %e, %e : tensor<4xi32>\n"
+        "  check.expect_eq_const %f, dense<[0, 18, -4, -6]> : tensor<4xi32>\n"
+        "  return\n}\n";
+    ck_assert_msg(run(text, NULL) == 0, "%s", error.message);
+    ck_assert_uint_eq(seen.checks, 4);
+}
+END_TEST
+
+/* Bodies that are no list of scalar kernels run as blocks; captured values are seen. */
+START_TEST(regions_may_hold_loops_and_captures)
+{
+    static const char text[] =
+        "func.func @main() {\n"
+        "  %a = stablehlo.constant dense<[1, 2, 3, 4]> : tensor<4xi32>\n"
+        "  %z = stablehlo.constant dense<0> : tensor<i32>\n"
+        "  %one = stablehlo.constant dense<1> : tensor<i32>\n"
+        "  %two = stablehlo.add %one, %one : tensor<i32>\n"
+        "  %0 = \"stablehlo.reduce\"(%a, %z) <{dimensions = array<i64: 0>}> ({\n"
+        "   ^bb0(%x: tensor<i32>, %y: tensor<i32>):\n"
+        "    %r = stablehlo.while(%i = %y, %s = %x) : tensor<i32>, tensor<i32>\n"
+        "     cond { %c = stablehlo.compare GT, %i, %z, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>\n stablehlo.return %c : tensor<i1> }\n"
+        "     do { %j = stablehlo.subtract %i, %one : tensor<i32>\n %t = stablehlo.add %s, %two : tensor<i32>\n stablehlo.return %j, %t : tensor<i32>, tensor<i32> }\n"
+        "    stablehlo.return %r#1 : tensor<i32>\n"
+        "   }) : (tensor<4xi32>, tensor<i32>) -> tensor<i32>\n"
+        "  check.expect_eq_const %0, dense<20> : tensor<i32>\n"
+        "  %1 = \"stablehlo.map\"(%a) <{dimensions = array<i64: 0>}> ({\n"
+        "   ^bb0(%x: tensor<i32>):\n %r = stablehlo.multiply %x, %two : tensor<i32>\n stablehlo.return %r : tensor<i32>\n"
+        "   }) : (tensor<4xi32>) -> tensor<4xi32>\n"
+        "  check.expect_eq_const %1, dense<[2, 4, 6, 8]> : tensor<4xi32>\n"
+        "  return\n}\n";
+    static char fixed[4096];
+    /* two results of a loop need a pack */
+    const char *at = strstr(text, "%r = stablehlo.while");
+    nf_format(fixed, sizeof(fixed), "%.*s%%r:2 =%s", (int)(at - text), text, at + 4);
+    ck_assert_msg(run(fixed, NULL) == 0, "%s: %s", error.location, error.message);
+    ck_assert_uint_eq(seen.checks, 2);
+}
+END_TEST
+
+START_TEST(processes_that_cannot_meet_are_told)
+{
+    static const char text[] =
+        "module @m {\n"
+        " func.func @reduce(%a: tensor<2xi64>) -> tensor<2xi64> {\n"
+        "  %0 = \"stablehlo.all_reduce\"(%a) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> ({\n"
+        "   ^bb0(%x: tensor<i64>, %y: tensor<i64>):\n %r = stablehlo.add %x, %y : tensor<i64>\n stablehlo.return %r : tensor<i64>\n"
+        "  }) : (tensor<2xi64>) -> tensor<2xi64>\n  return %0 : tensor<2xi64>\n }\n"
+        " func.func @idle(%a: tensor<2xi64>) -> tensor<2xi64> {\n  return %a : tensor<2xi64>\n }\n"
+        " func.func @main() {\n"
+        "  %a = stablehlo.constant dense<[1, 2]> : tensor<2xi64>\n"
+        "  %0:2 = \"interpreter.run_parallel\"(%a, %a) {programs = [[@reduce], [@%s]]} : (tensor<2xi64>, tensor<2xi64>) -> (tensor<2xi64>, tensor<2xi64>)\n"
+        "  check.expect_eq_const %0#1, dense<[2, 4]> : tensor<2xi64>\n"
+        "  return\n }\n}\n";
+    const char *hole = strstr(text, "%s");
+    char full[2048];
+    nf_format(full, sizeof(full), "%.*sreduce%s", (int)(hole - text), text, hole + 2);
+    for (int i = 0; i < 50; i++)
+        ck_assert_msg(run(full, NULL) == 0, "%s", error.message);
+    nf_format(full, sizeof(full), "%.*sidle%s", (int)(hole - text), text, hole + 2);
+    ck_assert_int_eq(run(full, NULL), NF_EGRAPH);
+    ck_assert_ptr_nonnull(strstr(error.message, "wait"));
+}
+END_TEST
+
+START_TEST(observers_see_results_and_can_stop)
+{
+    struct hlo_eval_hooks hooks = {.user = &seen, .observe = on_observe};
+    struct hlo_eval_options o = HLO_EVAL_OPTIONS_INIT;
+    o.hooks = &hooks;
+    static const char text[] =
+        "func.func @main() {\n %a = stablehlo.constant dense<1.0> : tensor<f32>\n %b = stablehlo.negate %a : tensor<f32>\n"
+        " %c = stablehlo.convert %b : (tensor<f32>) -> tensor<f64>\n %d = stablehlo.negate %c : tensor<f64>\n return\n}\n";
+    ck_assert_int_eq(run(text, &o), NF_ECANCELLED);
+    ck_assert_uint_eq(seen.observed, 3);
+}
+END_TEST
+
+START_TEST(shapes_of_run_time_are_followed)
+{
+    static const char text[] =
+        "func.func @main() {\n"
+        "  %s = stablehlo.constant dense<[2, 3]> : tensor<2xi64>\n"
+        "  %0 = stablehlo.dynamic_iota %s, dim = 1 : (tensor<2xi64>) -> tensor<?x?xi32>\n"
+        "  %n = stablehlo.get_dimension_size %0, dim = 1 : (tensor<?x?xi32>) -> tensor<i32>\n"
+        "  check.expect_eq_const %n, dense<3> : tensor<i32>\n"
+        "  %1 = stablehlo.add %0, %0 : tensor<?x?xi32>\n"
+        "  %t = stablehlo.constant dense<[6]> : tensor<1xi64>\n"
+        "  %2 = stablehlo.dynamic_reshape %1, %t : (tensor<?x?xi32>, tensor<1xi64>) -> tensor<6xi32>\n"
+        "  check.expect_eq_const %2, dense<[0, 2, 4, 0, 2, 4]> : tensor<6xi32>\n"
+        "  %bad = stablehlo.constant dense<[7]> : tensor<1xi64>\n"
+        "  %3 = stablehlo.dynamic_reshape %1, %bad : (tensor<?x?xi32>, tensor<1xi64>) -> tensor<?xi32>\n"
+        "  return\n}\n";
+    ck_assert_int_eq(run(text, NULL), NF_EGRAPH);
+    ck_assert_uint_eq(seen.checks, 2);
+    ck_assert_uint_eq(seen.failed, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("eval-run");
+    TCase *t = tcase_create("run");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, a_failed_check_is_reported_with_its_element);
+    tcase_add_test(t, tolerances_mean_what_they_say);
+    tcase_add_test(t, time_memory_and_depth_end);
+    tcase_add_test(t, values_die_with_their_last_use);
+    tcase_add_test(t, a_value_that_is_still_needed_is_not_changed);
+    tcase_add_test(t, regions_may_hold_loops_and_captures);
+    tcase_add_test(t, processes_that_cannot_meet_are_told);
+    tcase_add_test(t, observers_see_results_and_can_stop);
+    tcase_add_test(t, shapes_of_run_time_are_followed);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
