@@ -22,6 +22,18 @@ bool hlo__type_compatible(const struct hlo_type *a, const struct hlo_type *b);
 bool hlo__dims_compatible(const struct hlo_type *a, const struct hlo_type *b);
 bool hlo__elem_compatible(const struct hlo_type *a, const struct hlo_type *b, bool loose_quant);
 int hlo__verify_op(struct hlo_verifier *v, const struct hlo_op *op);
+bool hlo__unique(struct hlo_ints v);
+/* Dimension numbers of a product: batching and contracting ones of both sides. */
+int hlo__check_dot_dims(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type *l, const struct hlo_type *r, struct hlo_ints lb, struct hlo_ints rb,
+                        struct hlo_ints lc, struct hlo_ints rc_);
+/* The body of a reduction: see verify_region.c. */
+int hlo__check_reducer(struct hlo_verifier *v, const struct hlo_op *op, unsigned region, uint32_t n, const struct hlo_type *const *inputs,
+                       const struct hlo_type *const *inits, size_t n_allowed, const int64_t *allowed, const struct hlo_type **ret_elems);
+int hlo__check_padding(struct hlo_verifier *v, const struct hlo_op *op, size_t n, struct hlo_ints *ret); /* 2n numbers, or none if absent */
+int64_t hlo__window_size(int64_t size, int64_t window, int64_t stride, int64_t low, int64_t high, int64_t base_dilation, int64_t window_dilation);
+bool hlo__sorted(struct hlo_ints v);
+/* Values of an integer constant operand; false if it is none. */
+bool hlo__constant_ints(struct hlo_verifier *v, const struct hlo_value *value, struct hlo_ints *ret);
 
 /* constraints */
 int hlo_v_add(struct hlo_verifier *v, const struct hlo_op *op);
