@@ -162,7 +162,8 @@ static void order_functions(struct canon *c)
     struct nf_map *renames = nf_map_new(false);
     for (size_t i = 0; i < n; i++) {
         hlo_op_move(queue[i], top, NULL);
-        hlo_op_set_attr(queue[i], HLO_A_sym_visibility, NULL);
+        if (hlo_func_block(queue[i])) /* a declaration must stay private */
+            hlo_op_set_attr(queue[i], HLO_A_sym_visibility, NULL);
         if (i >= roots) {
             const char *name = nf_arena_printf(m->arena, "f%zu", i - roots);
             nf_map_put(renames, hlo_func_name(queue[i]), (void *)(uintptr_t)name);

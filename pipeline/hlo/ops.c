@@ -31,7 +31,8 @@
 #define NAME_INTERPRETER "interpreter."
 #define NAME_ARITH "arith."
 #define NAME_UNKNOWN ""
-#define NAME_TEST "hlo_test."
+#define NAME_TENSOR "tensor."
+#define NAME_TEST "hlo_test_broadcast."
 
 static struct hlo_op_info infos[HLO_OP_MAX] = {
 #define OP(op, dialect_, mnemonic_, operands_, results_, regions_, tier_, traits_, form_, verify_, infer_, eval, attributes)      \
@@ -64,7 +65,7 @@ static const char *const dialect_names[HLO_DIALECT_MAX] = {
     [HLO_DIALECT_UNKNOWN] = "unknown", [HLO_DIALECT_BUILTIN] = "builtin",   [HLO_DIALECT_FUNC] = "func",
     [HLO_DIALECT_STABLEHLO] = "stablehlo", [HLO_DIALECT_CHLO] = "chlo",     [HLO_DIALECT_SDY] = "sdy",
     [HLO_DIALECT_CHECK] = "check",     [HLO_DIALECT_INTERPRETER] = "interpreter", [HLO_DIALECT_ARITH] = "arith",
-    [HLO_DIALECT_TEST] = "hlo_test",
+    [HLO_DIALECT_TENSOR] = "tensor",   [HLO_DIALECT_TEST] = "hlo_test_broadcast",
 };
 
 /* Perfect enough: open addressing over all names, filled once. slots[op][attr] is the slot + 1. */

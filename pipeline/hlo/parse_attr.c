@@ -7,6 +7,7 @@
  *
  * What no dialect here knows stays as its own text, with white space made uniform. */
 #include "pipeline/hlo/parse_internal.h"
+#include "pipeline/hlo/spec_internal.h"
 
 /* ---- aliases ---- */
 
@@ -482,6 +483,8 @@ static bool keyed(struct hlo_parser *p, const char *key, bool last_comma)
 bool hlo__parse_dot_algorithm(struct hlo_parser *p, const struct hlo_attr **ret)
 {
     struct hlo_dot_algorithm *a = NF_NEW(p->arena, struct hlo_dot_algorithm);
+    parse_space(p);
+    const char *where = p->at;
     if (!parse_expect(p, '<') || !keyed(p, "lhs_precision_type", true) || !hlo__parse_type(p, &a->lhs_precision) || !parse_expect(p, ',') ||
         !keyed(p, "rhs_precision_type", true) || !hlo__parse_type(p, &a->rhs_precision) || !parse_expect(p, ',') ||
         !keyed(p, "accumulation_type", true) || !hlo__parse_type(p, &a->accumulation) || !parse_expect(p, ',') ||
@@ -490,6 +493,9 @@ bool hlo__parse_dot_algorithm(struct hlo_parser *p, const struct hlo_attr **ret)
         !keyed(p, "num_primitive_operations", true) || !hlo__parse_i64(p, &a->primitive_operations) || !parse_expect(p, ',') ||
         !keyed(p, "allow_imprecise_accumulation", true) || !hlo__parse_bool(p, &a->allow_imprecise) || !parse_expect(p, '>'))
         return false;
+    const char *wrong = hlo__dot_algorithm_wrong(a);
+    if (wrong)
+        return hlo__parse_fail_at(p, where, NF_EGRAPH, "%s", wrong);
     *ret = hlo_attr_new(p->m, &(struct hlo_attr){.kind = HLO_ATTR_DOT_ALGORITHM, .algorithm = a});
     return true;
 }
@@ -526,6 +532,9 @@ static bool parse_accuracy(struct hlo_parser *p, const struct hlo_attr **ret)
     if (mode->kind != HLO_ATTR_ENUM || mode->enumeration.class != HLO_ENUM_ACCURACY)
         return hlo__parse_fail_at(p, start, NF_EGRAPH, "expected a result accuracy mode");
     a.mode = (enum hlo_accuracy_mode)mode->enumeration.value;
+    const char *wrong = hlo__accuracy_wrong(&a);
+    if (wrong)
+        return hlo__parse_fail_at(p, start, NF_EGRAPH, "%s", wrong);
     *ret = hlo_attr_accuracy(p->m, &a);
     return parse_expect(p, '>');
 }

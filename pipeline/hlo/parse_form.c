@@ -595,7 +595,15 @@ static bool form_convolution(struct hlo_parser *p, struct parse_op *b)
         if (!parse_expect(p, '}'))
             return false;
     }
-    return hlo__parse_attr_dict(p, b) && functional(p, b);
+    parse_space(p);
+    const char *where = p->at;
+    if (!hlo__parse_attr_dict(p, b))
+        return false;
+    for (int i = 0; i < b->info->num_attrs; i++)
+        if ((b->info->attrs[i].id == HLO_A_feature_group_count || b->info->attrs[i].id == HLO_A_batch_group_count) && b->slots[i] && b->slots[i]->kind == HLO_ATTR_INT &&
+            b->slots[i]->i <= 0)
+            return hlo__parse_fail_at(p, where, NF_EGRAPH, "attribute '%s' must be positive, but got %lld", b->info->attrs[i].name, (long long)b->slots[i]->i);
+    return functional(p, b);
 }
 
 /* ---- operations with regions ---- */
@@ -655,8 +663,9 @@ static bool form_reduce(struct hlo_parser *p, struct parse_op *b)
     enum hlo_op_id id = hlo_op_find(inner);
     const struct hlo_op_info *info = hlo_op_info(id);
     const struct hlo_type *in = p->values[base]->type;
-    if (id == HLO_OP_UNKNOWN || info->dialect != HLO_DIALECT_STABLEHLO || info->min_operands != 2 || info->max_operands != 2 || info->regions != 0)
-        return hlo__parse_fail_at(p, op_where, NF_EGRAPH, "'%.*s' cannot be applied by a reduction", (int)NF_MIN(inner.len, (size_t)60), inner.data);
+    if (id == HLO_OP_UNKNOWN || info->dialect != HLO_DIALECT_STABLEHLO || info->min_operands != 2 || info->max_operands != 2 || info->regions != 0 ||
+        !(info->traits & HLO_T_COMMUTATIVE))
+        return hlo__parse_fail_at(p, op_where, NF_EGRAPH, "'%.*s' cannot be applied by a reduction: it is no commutative operation of two operands", (int)NF_MIN(inner.len, (size_t)60), inner.data);
     if (in->kind > HLO_TYPE_UNRANKED)
         return hlo__parse_fail_at(p, op_where, NF_EGRAPH, "a reduction applies an operation to tensors only");
     const struct hlo_type *scalar = hlo_type_with_shape(p->m, in, 0, NULL);
@@ -1050,6 +1059,20 @@ static bool form_arith_constant(struct hlo_parser *p, struct parse_op *b)
     return hlo__parse_set(p, b, HLO_A_value, a);
 }
 
+/* %x dict? ':' type 'to' type */
+static bool form_tensor_cast(struct hlo_parser *p, struct parse_op *b)
+{
+    const struct hlo_type *from, *to;
+    if (!operands_n(p, 1) || !hlo__parse_attr_dict(p, b) || !parse_expect(p, ':'))
+        return false;
+    parse_space(p);
+    const char *where = p->at;
+    if (!hlo__parse_type(p, &from) || !hlo__parse_expect_word(p, "to") || !hlo__parse_type(p, &to))
+        return false;
+    parse_push_type(p, to);
+    return hlo__parse_check_types(p, b, &from, 1, where);
+}
+
 bool hlo__parse_form(struct hlo_parser *p, struct parse_op *b)
 {
     switch (b->info->form) {
@@ -1110,6 +1133,7 @@ bool hlo__parse_form(struct hlo_parser *p, struct parse_op *b)
     case HLO_FORM_INTERPRETER_PRINT: return form_interpreter_print(p, b);
     case HLO_FORM_INTERPRETER_PROBE: return form_interpreter_probe(p, b);
     case HLO_FORM_ARITH_CONSTANT: return form_arith_constant(p, b);
+    case HLO_FORM_TENSOR_CAST: return form_tensor_cast(p, b);
     case HLO_FORM_MAX: break;
     }
     return hlo__parse_fail_at(p, p->at, NF_EINTERNAL, "no parser for this form");

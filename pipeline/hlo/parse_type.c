@@ -36,7 +36,23 @@ static bool parse_storage(struct hlo_parser *p, enum hlo_elem *ret)
     return hlo__parse_fail_at(p, w.data, NF_EGRAPH, "'%.*s' is not a storage type of a quantized element", NF_STR_ARG(w));
 }
 
-static bool parse_scale(struct hlo_parser *p, struct nf_buf *scales, struct nf_buf *zeros, enum hlo_elem storage)
+/* The largest finite value of a float kind. */
+static double largest(enum hlo_elem e)
+{
+    if (e == HLO_ELEM_F64)
+        return 1.7976931348623157e308;
+    if (e == HLO_ELEM_F32 || e == HLO_ELEM_TF32)
+        return 3.4028234663852886e38;
+    double max = 0;
+    for (uint64_t bits = 0; bits < (uint64_t)1 << (hlo_elem_bits(e) - 1); bits++) {
+        double d = hlo_float_decode(e, bits);
+        if (d > max && d <= 1.7976931348623157e308)
+            max = d;
+    }
+    return max;
+}
+
+static bool parse_scale(struct hlo_parser *p, struct nf_buf *scales, struct nf_buf *zeros, enum hlo_elem expressed)
 {
     const struct hlo_attr *a;
     bool negative = parse_accept(p, '-');
@@ -50,9 +66,10 @@ static bool parse_scale(struct hlo_parser *p, struct nf_buf *scales, struct nf_b
         return hlo__parse_fail_at(p, where, NF_EGRAPH, "expected a floating point scale");
     if (!(scale > 0) || scale > 1.7976931348623157e308)
         return hlo__parse_fail_at(p, where, NF_EGRAPH, "a quantization scale must be positive and finite, this one is %g", scale);
+    if (scale < hlo_float_decode(expressed, 1) || scale > largest(expressed))
+        return hlo__parse_fail_at(p, where, NF_EGRAPH, "scale %e out of expressed type range", scale);
     if (parse_accept(p, ':') && !hlo__parse_i64(p, &zero))
         return false;
-    (void)storage;
     nf_buf_add(scales, &scale, sizeof scale);
     nf_buf_add(zeros, &zero, sizeof zero);
     return true;
@@ -105,12 +122,12 @@ static bool parse_quant(struct hlo_parser *p, struct hlo_type *t)
         if (!parse_expect(p, '{'))
             goto out;
         do {
-            if (!parse_scale(p, &scales, &zeros, q.storage))
+            if (!parse_scale(p, &scales, &zeros, q.expressed))
                 goto out;
         } while (parse_accept(p, ','));
         if (!parse_expect(p, '}'))
             goto out;
-    } else if (!parse_scale(p, &scales, &zeros, q.storage)) {
+    } else if (!parse_scale(p, &scales, &zeros, q.expressed)) {
         goto out;
     }
     if (!parse_expect(p, '>'))
@@ -254,8 +271,6 @@ static bool parse_shaped(struct hlo_parser *p, enum hlo_type_kind kind, const st
     uint32_t base = p->num_ints;
     if (!parse_expect(p, '<'))
         return false;
-    parse_space(p);
-    const char *where = p->at;
     if (parse_peek(p) == '*') {
         p->at++;
         parse_space(p);
@@ -274,12 +289,6 @@ static bool parse_shaped(struct hlo_parser *p, enum hlo_type_kind kind, const st
         memcpy(dims, p->ints + base, t.rank * sizeof *dims);
     t.dims = dims;
     p->num_ints = base;
-    if (t.elem == HLO_ELEM_QUANT && t.quant->per_axis) {
-        if (t.kind == HLO_TYPE_TENSOR && (uint64_t)t.quant->axis >= t.rank)
-            return hlo__parse_fail_at(p, where, NF_EGRAPH, "quantization dimension %lld is not below the rank %u", (long long)t.quant->axis, t.rank);
-        if (t.kind == HLO_TYPE_TENSOR && dims[t.quant->axis] != HLO_DYNAMIC && (uint64_t)dims[t.quant->axis] != t.quant->count)
-            return hlo__parse_fail_at(p, where, NF_EGRAPH, "%zu scales for a quantization dimension of size %lld", t.quant->count, (long long)dims[t.quant->axis]);
-    }
     while (parse_accept(p, ',')) { /* memref layouts and spaces: kept as encoding */
         const struct hlo_attr *enc;
         parse_space(p);

@@ -771,6 +771,15 @@ bool hlo__print_form(struct hlo_printer *p, const struct hlo_op *op)
         OUT(" ");
         hlo__print_attr(p, op, a);
         return true;
+    case HLO_FORM_TENSOR_CAST:
+        OUT(" ");
+        operands(p, op, 0, 1);
+        dict(p, op, 0);
+        OUT(" : ");
+        hlo__print_type(p, op->operands[0].value->type);
+        OUT(" to ");
+        hlo__print_type(p, op->results[0].type);
+        return true;
     case HLO_FORM_GENERIC:
     case HLO_FORM_MODULE:
     case HLO_FORM_FUNC:

@@ -227,3 +227,13 @@ bool hlo__spec_default_text(const struct hlo_attr *a, const char *absent)
     }
     return false;
 }
+
+const char *hlo__accuracy_wrong(const struct hlo_accuracy *a)
+{
+    if (a->absolute < 0 || a->relative < 0 || a->ulps < 0)
+        return "tolerances of a result accuracy must not be negative";
+    if (a->mode != HLO_ACCURACY_TOLERANCE && (a->absolute != 0 || a->relative != 0 || a->ulps != 0))
+        return a->mode == HLO_ACCURACY_HIGHEST ? "invalid tolerances for a result accuracy of mode HIGHEST, must be all zero"
+                                               : "invalid tolerances for a result accuracy of mode DEFAULT, must be all zero";
+    return NULL;
+}

@@ -98,7 +98,7 @@ static bool elem_in(char letter, const struct hlo_type *t)
 
 static const char *class_name(char letter)
 {
-    switch (letter) {
+    switch (letter >= 'A' && letter <= 'Z' ? letter + 'a' - 'A' : letter) {
     case 'a': return "a ranked tensor of bool, integer, float, complex or quantized values";
     case 'o': return "a tensor of bool, integer, float, complex or quantized values";
     case 'p': return "a ranked tensor of bool values";
@@ -137,8 +137,25 @@ static bool tuple_is_fine(const struct hlo_type *t, unsigned depth)
     return true;
 }
 
+/* An axis that exists, with as many scales as it is long; zero points that can be stored. */
+static bool quant_is_fine(const struct hlo_type *t)
+{
+    const struct hlo_quant *q = t->quant;
+    for (size_t i = 0; i < q->count; i++)
+        if (q->zero_points[i] < q->storage_min || q->zero_points[i] > q->storage_max)
+            return false;
+    if (!q->per_axis || t->kind == HLO_TYPE_UNRANKED)
+        return true;
+    return q->axis < (int64_t)t->rank && (t->dims[q->axis] == HLO_DYNAMIC || (uint64_t)t->dims[q->axis] == q->count);
+}
+
 bool hlo__type_is(char letter, const struct hlo_type *t)
 {
+    bool axis = letter >= 'A' && letter <= 'Z';
+    if (axis)
+        letter = (char)(letter + 'a' - 'A');
+    if (letter != 'v' && t->kind <= HLO_TYPE_UNRANKED && t->elem == HLO_ELEM_QUANT && (!quant_is_fine(t) || (t->quant->per_axis && !axis)))
+        return false;
     switch (letter) {
     case 'v':
         return true;
@@ -253,6 +270,8 @@ static int check_attrs(struct hlo_verifier *v, const struct hlo_op *op, const st
         }
         if (!hlo__spec_fits(info->attrs[i].kind, op->attrs[i]))
             return hlo__verify_fail(v, op, "attribute '%s' must be %s", info->attrs[i].name, hlo__spec_wants(info->attrs[i].kind));
+        if (info->attrs[i].kind == HLO_AK_ACCURACY && hlo__accuracy_wrong(op->attrs[i]->accuracy))
+            return hlo__verify_fail(v, op, "%s", hlo__accuracy_wrong(op->attrs[i]->accuracy));
     }
     return 0;
 }

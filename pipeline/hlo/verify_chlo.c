@@ -32,6 +32,8 @@ int hlo_v_chlo_broadcast(struct hlo_verifier *v, const struct hlo_op *op)
     if (l->kind == HLO_TYPE_UNRANKED || r->kind == HLO_TYPE_UNRANKED || o->kind == HLO_TYPE_UNRANKED)
         return 0;
     const struct hlo_type *small = l->rank < r->rank ? l : r, *large = l->rank < r->rank ? r : l;
+    if (l->rank == r->rank)
+        bd = NULL; /* nothing to place: it says nothing */
     if (bd) {
         struct hlo_ints d = bd->ints;
         if (d.n != small->rank)
@@ -67,6 +69,42 @@ int hlo_v_chlo_broadcast_select(struct hlo_verifier *v, const struct hlo_op *op)
         FAIL("operand #0 must be a tensor of i1, but got '%s'", hlo__type_text(v, p));
     if (!hlo__elem_compatible(t, f, true) || !hlo__elem_compatible(t, o, true))
         FAIL("mismatched operand types: '%s' and '%s'", hlo__type_text(v, t), hlo__type_text(v, f));
+    return 0;
+}
+
+/* The test operation of StableHLO's broadcasting helpers: all operands to one shape by numpy's rules. Shapes that do not fit are
+ * reported where the function stands, as its rewriting does. */
+int hlo_v_numpy_broadcast(struct hlo_verifier *v, const struct hlo_op *op)
+{
+    const struct hlo_op *where = hlo_op_parent(op) ? hlo_op_parent(op) : op;
+    if (op->num_operands == 0)
+        FAIL("requires at least one operand to broadcast");
+    uint32_t rank = 0;
+    for (uint32_t i = 0; i < op->num_operands; i++) {
+        if (operand(op, i)->kind != HLO_TYPE_TENSOR)
+            FAIL("expected ranked tensor type for broadcast inputs, but got '%s'", hlo__type_text(v, operand(op, i)));
+        rank = NF_MAX(rank, operand(op, i)->rank);
+    }
+    for (uint32_t d = 0; d < rank; d++) { /* from the innermost */
+        int64_t size = 1;
+        bool bounded = false;
+        for (uint32_t i = 0; i < op->num_operands; i++) {
+            const struct hlo_type *t = operand(op, i);
+            if (d >= t->rank)
+                continue;
+            uint32_t k = t->rank - 1 - d;
+            bool b = !known(t->dims[k]);
+            int64_t s = b && t->bounds ? t->bounds[k] : t->dims[k];
+            if (s == 1 && !b)
+                continue;
+            if (size != 1 && b != bounded)
+                return hlo__verify_fail(v, where, "cannot mix bounded and static dimensions in broadcast");
+            if (size != 1 && s != size)
+                return hlo__verify_fail(v, where, "incompatible shapes for broadcasting %lld and %lld", (long long)size, (long long)s);
+            size = s;
+            bounded = b;
+        }
+    }
     return 0;
 }
 

@@ -64,7 +64,7 @@ static int check_groups(struct hlo_verifier *v, const struct hlo_op *op, bool ma
 int hlo_v_all_gather(struct hlo_verifier *v, const struct hlo_op *op)
 {
     int64_t dim = hlo_op_i64(op, HLO_A_all_gather_dim, 0), group;
-    int rc = check_groups(v, op, true, true, &group);
+    int rc = check_groups(v, op, false, true, &group);
     if (rc)
         return rc;
     if (op->num_operands != op->num_results)
@@ -87,8 +87,6 @@ int hlo_v_all_gather(struct hlo_verifier *v, const struct hlo_op *op)
             continue;
         if (b % a)
             FAIL("result gather dimension has size %lld, expected to be a multiple of operand gather dimension size %lld", (long long)b, (long long)a);
-        if (group && b / a != group)
-            FAIL("result gather dimension has size %lld, expected to be %lld times that of the operand, %lld", (long long)b, (long long)group, (long long)a);
     }
     return 0;
 }
@@ -155,8 +153,6 @@ int hlo_v_reduce_scatter(struct hlo_verifier *v, const struct hlo_op *op)
     if (known(t->dims[d]) && known(r->dims[d])) {
         if (t->dims[d] % r->dims[d])
             FAIL("operand scatter dimension has size %lld, expected to be a multiple of result scatter dimension size %lld", (long long)t->dims[d], (long long)r->dims[d]);
-        if (group && t->dims[d] / r->dims[d] != group)
-            FAIL("operand scatter dimension has size %lld, expected to be %lld times that of the result, %lld", (long long)t->dims[d], (long long)group, (long long)r->dims[d]);
     }
     for (uint32_t i = 0; i < t->rank; i++)
         if (i != d && known(t->dims[i]) && known(r->dims[i]) && t->dims[i] != r->dims[i])

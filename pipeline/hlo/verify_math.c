@@ -1,6 +1,8 @@
 /* verify_math.c: products, convolutions, transforms, factorisations, normalisation, random numbers. */
 #include "pipeline/hlo/verify_internal.h"
 
+#include "pipeline/hlo/spec_internal.h"
+
 #define FAIL(...) return hlo__verify_fail(v, op, __VA_ARGS__)
 
 static const struct hlo_type *operand(const struct hlo_op *op, uint32_t i) { return op->operands[i].value->type; }
@@ -47,6 +49,17 @@ static bool algorithm_known(const struct hlo_dot_algorithm *a)
     return (l == HLO_ELEM_F32 || l == HLO_ELEM_F64) && acc == l && ops == 1;
 }
 
+const char *hlo__dot_algorithm_wrong(const struct hlo_dot_algorithm *g)
+{
+    if (g->lhs_components < 1)
+        return "lhs component count must be positive";
+    if (g->rhs_components < 1)
+        return "rhs component count must be positive";
+    if (g->primitive_operations < 1)
+        return "num primitive operations must be positive";
+    return algorithm_known(g) ? NULL : "dot algorithm not known to be supported on any hardware";
+}
+
 static int check_algorithm(struct hlo_verifier *v, const struct hlo_op *op)
 {
     const struct hlo_attr *a = hlo_op_attr(op, HLO_A_algorithm), *p = hlo_op_attr(op, HLO_A_precision_config);
@@ -56,15 +69,10 @@ static int check_algorithm(struct hlo_verifier *v, const struct hlo_op *op)
     for (size_t i = 0; p && i < p->array.n; i++)
         if (p->array.v[i]->enumeration.value != HLO_PRECISION_DEFAULT)
             FAIL("must specify DEFAULT precision config when algorithm is set");
-    if (g->lhs_components < 1)
-        FAIL("lhs component count must be positive, but got %lld", (long long)g->lhs_components);
-    if (g->rhs_components < 1)
-        FAIL("rhs component count must be positive, but got %lld", (long long)g->rhs_components);
-    if (g->primitive_operations < 1)
-        FAIL("num primitive operations must be positive, but got %lld", (long long)g->primitive_operations);
-    if (!algorithm_known(g))
-        FAIL("dot algorithm not known to be supported on any hardware: lhs '%s', rhs '%s', accumulation '%s', components %lld and %lld, operations %lld, imprecise %d",
-             hlo__type_text(v, g->lhs_precision), hlo__type_text(v, g->rhs_precision), hlo__type_text(v, g->accumulation), (long long)g->lhs_components, (long long)g->rhs_components,
+    const char *wrong = hlo__dot_algorithm_wrong(g);
+    if (wrong)
+        FAIL("%s: lhs '%s', rhs '%s', accumulation '%s', components %lld and %lld, operations %lld, imprecise %d",
+             wrong, hlo__type_text(v, g->lhs_precision), hlo__type_text(v, g->rhs_precision), hlo__type_text(v, g->accumulation), (long long)g->lhs_components, (long long)g->rhs_components,
              (long long)g->primitive_operations, g->allow_imprecise);
     return 0;
 }
@@ -82,7 +90,7 @@ static int check_quant_product(struct hlo_verifier *v, const struct hlo_op *op)
              hlo__type_text(v, r), hlo__type_text(v, o));
     const struct hlo_quant *rt = r->quant;
     for (size_t i = 0; i < rt->count; i++)
-        if (rt->per_axis && rt->zero_points[i] != 0)
+        if (op->id == HLO_OP_DOT_GENERAL && (rt->per_axis || !lq) && rt->zero_points[i] != 0)
             FAIL("Zero point of rhs should be 0, but is %lld", (long long)rt->zero_points[i]);
     if (!lq) { /* hybrid */
         if (rt->expressed != l->elem || rt->expressed != o->elem)
@@ -235,7 +243,8 @@ struct conv_window {
 static int conv_list(struct hlo_verifier *v, const struct hlo_op *op, enum hlo_attr_name name, const char *text, size_t n, const char *positive, struct hlo_ints *ret)
 {
     *ret = hlo_op_i64s(op, name);
-    if (hlo_op_attr(op, name) && ret->n != n)
+    /* JAX gives dynamic_conv more strides than there are dimensions: the first ones count */
+    if (hlo_op_attr(op, name) && (op->id == HLO_OP_DYNAMIC_CONV ? ret->n < n : ret->n != n))
         FAIL("expects %s to have same dimension-size as size of window dimensions (%zu), but got: %zu", text, n, ret->n);
     for (size_t i = 0; positive && i < ret->n; i++)
         if (ret->v[i] <= 0)
@@ -440,7 +449,7 @@ static int batch_norm(struct hlo_verifier *v, const struct hlo_op *op, uint32_t 
     ret[0] = t;
     if (three) {
         int64_t d = t->dims[f];
-        ret[1] = ret[2] = hlo_type_tensor(v->m, t->elem, 1, &d);
+        ret[1] = ret[2] = hlo_type_with_shape(v->m, t, 1, &d);
     }
     return 0;
 }

@@ -248,13 +248,6 @@ int hlo_i_reduce_window(struct hlo_verifier *v, const struct hlo_op *op, const s
     return 0;
 }
 
-int hlo_v_reduce_window(struct hlo_verifier *v, const struct hlo_op *op)
-{
-    (void)v;
-    (void)op;
-    return 0;
-}
-
 int hlo_i_select_and_scatter(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret)
 {
     const struct hlo_type *t = operand(op, 0), *s = operand(op, 1), *init = operand(op, 2);
@@ -296,13 +289,6 @@ int hlo_i_select_and_scatter(struct hlo_verifier *v, const struct hlo_op *op, co
     return 0;
 }
 
-int hlo_v_select_and_scatter(struct hlo_verifier *v, const struct hlo_op *op)
-{
-    (void)v;
-    (void)op;
-    return 0;
-}
-
 /* ---- map, sort ---- */
 
 int hlo_i_map(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_type **ret)
@@ -338,13 +324,6 @@ int hlo_i_map(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_
     k.elem = operand(r, 0)->elem;
     k.quant = operand(r, 0)->quant;
     ret[0] = hlo_type_intern(v->m, &k);
-    return 0;
-}
-
-int hlo_v_map(struct hlo_verifier *v, const struct hlo_op *op)
-{
-    (void)v;
-    (void)op;
     return 0;
 }
 
