@@ -106,8 +106,10 @@ static void default_device(neffd_artifact *artifact, struct nf_str bytes, char o
     }
     if (rt_target_is_neuron(nf_str_c(artifact->target)))
         (void)nf_format(out, 32, "neuron:0");
-    else
+    else if (rt_device_find(NF_STR("cpu")) || !rt_device_find(NF_STR("evaluator")))
         (void)nf_format(out, 32, "cpu");
+    else
+        (void)nf_format(out, 32, "evaluator"); /* runs what is for cpu, slowly */
 }
 
 static int program_load(neffd_client *client, neffd_artifact *artifact, const neffd_load_options *options, neffd_program **ret_program,
