@@ -143,6 +143,7 @@ void ctl_request_done(struct ctl_request *q)
 
 /* The daemon says with a log line of this source why a compile was needed. */
 #define EXPLAIN_SOURCE "explain"
+enum { EXPLAIN_LINE_MAX = 480 };
 
 int ctl_request_event(void *user, const char *line, const void *event_bytes, size_t event_len)
 {
@@ -159,8 +160,17 @@ int ctl_request_event(void *user, const char *line, const void *event_bytes, siz
         (void)cl_enum_word(&neffd__v1__stage__descriptor, (int)e->stage->stage, q->stage, sizeof(q->stage));
     if (e->event_case == NEFFD__V1__COMPILE_EVENT__EVENT_LOG && strcmp(e->log->source, EXPLAIN_SOURCE) == 0) {
         if (!c->quiet) {
+            /* One line, not ten of a terminal: what differs in very much is for `explain`. */
+            struct nf_str said = nf_str_c(e->log->line);
+            size_t cut = said.len;
+            if (said.len > EXPLAIN_LINE_MAX)
+                for (cut = EXPLAIN_LINE_MAX; cut > 0 && said.data[cut] != ';'; cut--)
+                    ;
+            char *shown = nf_strndup(said.data, cut ? cut : EXPLAIN_LINE_MAX);
             ctl_bar_clear(c);
-            fprintf(stderr, "%smiss:%s %s\n", ctl_on(c->color_err, CTL_YELLOW), ctl_off(c->color_err), ctl_clean(e->log->line));
+            fprintf(stderr, "%smiss:%s %s%s\n", ctl_on(c->color_err, CTL_YELLOW), ctl_off(c->color_err), ctl_clean(shown),
+                cut < said.len ? "; and more, see `neffctl explain`" : "");
+            free(shown);
         }
     } else if (e->event_case == NEFFD__V1__COMPILE_EVENT__EVENT_LOG && e->log->level <= 1 && !c->quiet && !c->verbose) {
         ctl_bar_clear(c);

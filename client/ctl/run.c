@@ -150,6 +150,31 @@ static char *tensor_file(const struct run *r, const char *list, const char *dir,
     return nf_asprintf("%s/%02zu.npy", dir, i);
 }
 
+/* Whether list[i]'s `field` is the tensor's shape. */
+static bool manifest_shape_is(const struct run *r, const char *list, size_t i, const char *field, const neffd_tensor_desc *desc)
+{
+    struct json_object *item = manifest_item(r, list, i), *shape;
+    if (!item || !json_object_object_get_ex(item, field, &shape) || !json_object_is_type(shape, json_type_array) ||
+        json_object_array_length(shape) != desc->rank)
+        return false;
+    for (size_t k = 0; k < desc->rank; k++)
+        if (json_object_get_int64(json_object_array_get_idx(shape, k)) != desc->dims[k])
+            return false;
+    return true;
+}
+
+/* A program of several partitions may take the whole arrays (it shards them itself): then it is one program on one device. */
+static bool takes_whole_arrays(const struct run *r)
+{
+    for (size_t i = 0; i < r->input_count; i++) {
+        struct json_object *item = manifest_item(r, "inputs", i), *file;
+        if (item && json_object_object_get_ex(item, "file", &file) && manifest_shape_is(r, "inputs", i, "shape", &r->input_descs[i]) &&
+            !manifest_shape_is(r, "inputs", i, "device_shape", &r->input_descs[i]))
+            return true;
+    }
+    return false;
+}
+
 static size_t count_devices(const struct run *r)
 {
     size_t n = 0;
@@ -761,6 +786,14 @@ int ctl_cmd_run(struct ctl *c)
     r.dev = nf_alloc_array(r.devices, sizeof(*r.dev));
     const char *device = ctl_value(c, "device");
     rc = load(&r, client, artifact, device, threads, &err);
+    if (rc >= 0 && r.devices > 1 && takes_whole_arrays(&r)) {
+        for (size_t d = 0; d < r.devices; d++) {
+            neffd_program_unload(r.dev[d].program);
+            r.dev[d].program = NULL;
+        }
+        r.devices = 1;
+        rc = load(&r, client, artifact, device, threads, &err);
+    }
     if (rc >= 0 && r.input_count && !r.inputs_dir && !random) {
         code = ctl_usage(c, "the program takes %zu arguments: give --inputs DIR or --random SEED", r.input_count);
         goto out;
