@@ -1,11 +1,12 @@
 /* program.c: executing an artifact: neffd_program over runtime's devices.
  *
- * Devices are registered by the program's main (or, where there is none of ours, by the library when it is loaded); each
+ * Devices are registered by the program's main (cpu, where there is none of ours, by the library at the first load); each
  * opened device lives as long as one of its programs and belongs to the process that opened it: a forked child opens its
  * own. The artifact is kept mapped by its owner: unload programs before unref. */
 #include "client/client_internal.h"
 
 #include "base/dtype.h"
+#include "runtime/cpu/cpu.h"
 #include "runtime/device.h"
 #include "runtime/neff.h"
 
@@ -37,6 +38,8 @@ static int device_get(const char *name, uint32_t threads, struct open_device **r
     int r = NF_OK;
     struct open_device *d;
     pthread_mutex_lock(&devices_lock);
+    if (!rt_device_find(NF_STR("cpu")))
+        rt_device_register(&cpu_device_ops); /* where no main of ours has done it: a host program that loads the library */
     for (d = devices; d; d = d->next)
         if (strcmp(d->name, name) == 0 && d->threads == threads && d->pid == getpid())
             break;
@@ -104,12 +107,7 @@ static void default_device(neffd_artifact *artifact, struct nf_str bytes, char o
         (void)nf_format(artifact->target, sizeof(artifact->target), "%s", neff_target(neff));
         neff_close(neff);
     }
-    if (rt_target_is_neuron(nf_str_c(artifact->target)))
-        (void)nf_format(out, 32, "neuron:0");
-    else if (rt_device_find(NF_STR("cpu")) || !rt_device_find(NF_STR("evaluator")))
-        (void)nf_format(out, 32, "cpu");
-    else
-        (void)nf_format(out, 32, "evaluator"); /* runs what is for cpu, slowly */
+    (void)nf_format(out, 32, "%s", rt_target_is_neuron(nf_str_c(artifact->target)) ? "neuron:0" : "cpu");
 }
 
 static int program_load(neffd_client *client, neffd_artifact *artifact, const neffd_load_options *options, neffd_program **ret_program,
@@ -172,7 +170,12 @@ static int program_load(neffd_client *client, neffd_artifact *artifact, const ne
     return NF_OK;
 }
 
-const char *cl_program_device(const neffd_program *program) { return program->device->name; }
+/* Not always the one that was asked for: cpu hands what it has no code for to the evaluator. */
+const char *cl_program_device(const neffd_program *program)
+{
+    const struct rt_device *device = program->program->device;
+    return device == program->device->device ? program->device->name : device->ops->name;
+}
 
 CL_EXPORT int neffd_program_load(neffd_client *client, neffd_artifact *artifact, const neffd_load_options *options,
     neffd_program **ret_program, neffd_error *out)
