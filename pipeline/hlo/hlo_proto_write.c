@@ -5,6 +5,8 @@
  * HLO computations see nothing but their parameters. */
 #include "pipeline/hlo/hlo_proto_internal.h"
 
+#include "base/map.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,6 +21,7 @@ struct writer {
     unsigned depth;
     const struct hlo_op *entry;
     struct nf_str *value_names; /* by value id: the name that the entry's result must keep */
+    struct nf_map *kept;        /* all names of the entry that must be kept: no other instruction may have one of them */
 };
 
 /* A computation in the making. */
@@ -168,6 +171,8 @@ static int put_inst(struct writer *w, struct comp *c, const struct hlo_op *op, c
     const struct hlo_attr *layouts = op->id == HLO_OP_CUSTOM_CALL && strcmp(opcode, "custom-call") == 0 ? hlo_op_attr(op, HLO_A_result_layouts) : NULL;
     if (!name.len) {
         nf_format(made, sizeof(made), "%s.%lld", opcode, (long long)id);
+        for (int more = 0; nf_map_get(w->kept, nf_str_c(made)); more++)
+            nf_format(made, sizeof(made), "%s.%lld.%d", opcode, (long long)id, more);
         name = nf_str_c(made);
     }
     pb_put_bytes(&b, INST_NAME, name);
@@ -717,9 +722,18 @@ int hlo_proto_write(struct hlo_module *m, struct nf_buf *out, struct nf_error *e
         return nf_fail(err, NF_EGRAPH, "the module has no entry function");
     w.entry = entry;
     w.value_names = nf_alloc_array((size_t)m->num_values + 1, sizeof(*w.value_names));
-    const struct hlo_op *ret = hlo_func_block(entry)->last;
-    for (uint32_t i = ret->num_operands; i-- > 0;)
-        w.value_names[ret->operands[i].value->id] = kept_name(hlo_func_result_attr(entry, i, NF_STR("neffd.name")));
+    w.kept = nf_map_new(false);
+    const struct hlo_block *body = hlo_func_block(entry);
+    for (uint32_t i = 0; i < body->num_args; i++)
+        nf_map_put(w.kept, kept_name(hlo_func_arg_attr(entry, i, NF_STR("neffd.name"))), m);
+    for (uint32_t i = body->last->num_operands; i-- > 0;) {
+        struct hlo_value *v = body->last->operands[i].value;
+        struct nf_str name = kept_name(hlo_func_result_attr(entry, i, NF_STR("neffd.name")));
+        if (v->is_arg || (nf_map_get(w.kept, name) && !nf_str_eq(w.value_names[v->id], name)))
+            continue; /* the argument's own name, or one that stands already */
+        w.value_names[v->id] = name;
+        nf_map_put(w.kept, name, m);
+    }
     struct nf_buf shape = NF_BUF_INIT;
     int e = put_program_shape(&w, &shape);
     if (!e)
@@ -743,5 +757,6 @@ int hlo_proto_write(struct hlo_module *m, struct nf_buf *out, struct nf_error *e
     free(w.funcs);
     free(w.func_comps);
     free(w.value_names);
+    nf_map_free(w.kept);
     return e;
 }

@@ -1,0 +1,196 @@
+/* Text, portable bytecode and HLO protobuf hold the same programs; damaged bytes are errors, never more. */
+#include "pipeline/hlo/bytecode.h"
+#include "pipeline/hlo/hlo_proto.h"
+
+#include "tests/unit/formats/programs.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+static struct nf_arena *arena;
+
+static void set_up(void) { arena = nf_arena_new(0); }
+static void tear_down(void) { nf_arena_free(arena); }
+
+static struct hlo_module *parsed(const char *text)
+{
+    struct hlo_module *m;
+    struct nf_error err = {0};
+    int e = hlo_parse(nf_str_c(text), NULL, arena, &m, &err);
+    ck_assert_msg(!e, "%s: %s", err.location, err.message);
+    e = hlo_verify(m, &err);
+    ck_assert_msg(!e, "%s: %s", err.location, err.message);
+    return m;
+}
+
+static struct nf_str canonical(struct hlo_module *m)
+{
+    struct nf_error err = {0};
+    struct nf_buf b = NF_BUF_INIT;
+    ck_assert_msg(!hlo_verify(m, &err), "%s: %s", err.location, err.message);
+    ck_assert_msg(!hlo_canonicalise(m, &err), "%s", err.message);
+    ck_assert_int_eq(hlo_print_canonical(m, &b), 0);
+    struct nf_str s = nf_arena_str(arena, nf_buf_str(&b));
+    nf_buf_done(&b);
+    return s;
+}
+
+START_TEST(bytecode_of_any_version_reads_to_the_same_program)
+{
+    static const char *const versions[] = {"1.0.0", "1.1.0", "1.4.0", "1.6.0", "1.9.0", "1.10.0", "1.14.0", "1.17.0", "1.20.0"};
+    for (size_t v = 0; v < NF_ARRAY_LEN(versions); v++) {
+        struct nf_buf out = NF_BUF_INIT;
+        struct nf_error err = {0};
+        struct hlo_module *back;
+        ck_assert_msg(!hlo_bytecode_write(parsed(programs[_i]), versions[v], v % 2, &out, &err), "%s: %s", versions[v], err.message);
+        struct nf_str bytes = nf_arena_str(arena, nf_buf_str(&out));
+        nf_buf_done(&out);
+        ck_assert_msg(!hlo_bytecode_read(bytes, NULL, arena, &back, &err), "%s: %s (%s)", versions[v], err.message, err.location);
+        struct nf_str want = canonical(parsed(programs[_i])), got = canonical(back);
+        ck_assert_msg(nf_str_eq(want, got), "%s:\n%.*s\n%.*s", versions[v], NF_STR_ARG(want), NF_STR_ARG(got));
+    }
+}
+END_TEST
+
+START_TEST(hlo_protobuf_reads_back_to_what_was_written)
+{
+    struct nf_error err = {0};
+    struct nf_str first = {0}, bytes;
+    struct hlo_module *m = parsed(programs[_i]);
+    for (int round = 0; round < 2; round++) {
+        struct nf_buf out = NF_BUF_INIT;
+        ck_assert_msg(!hlo_proto_write(m, &out, &err), "%s (%s)", err.message, err.location);
+        bytes = nf_arena_str(arena, nf_buf_str(&out));
+        nf_buf_done(&out);
+        ck_assert_msg(!hlo_proto_read(bytes, NULL, arena, &m, &err), "%s (%s)", err.message, err.location);
+        struct hlo_module *again;
+        ck_assert(!hlo_proto_read(bytes, NULL, arena, &again, &err));
+        struct nf_str c = canonical(again);
+        if (round == 0)
+            first = c;
+        else
+            ck_assert_msg(nf_str_eq(first, c), "%.*s\n%.*s", NF_STR_ARG(first), NF_STR_ARG(c));
+    }
+}
+END_TEST
+
+/* Every prefix, and every byte changed in several ways: read or refused, and what is read verifies or not. */
+static void torture(struct nf_str good, bool proto)
+{
+    char *copy = nf_alloc(good.len + 1);
+    for (size_t i = 0; i < good.len; i++) {
+        for (int how = 0; how < 4; how++) {
+            static const unsigned char with[] = {0x00, 0xFF, 0x01, 0x80};
+            struct nf_arena *a = nf_arena_new((size_t)64 << 20);
+            struct nf_error err = {0};
+            struct hlo_module *m;
+            struct hlo_limits limits = hlo_limits_default;
+            limits.literals_bytes = limits.literal_bytes = 1 << 20;
+            limits.ops = 100000;
+            memcpy(copy, good.data, good.len);
+            copy[i] = how == 3 ? (char)(copy[i] ^ 0x10) : (char)with[how];
+            struct nf_str s = nf_str_n(copy, how == 0 && i % 3 == 0 ? i : good.len);
+            int e = proto ? hlo_proto_read(s, &limits, a, &m, &err) : hlo_bytecode_read(s, &limits, a, &m, &err);
+            if (e)
+                ck_assert_msg(err.code == e && err.message[0], "an error without words at byte %zu", i);
+            else
+                hlo_verify(m, &err);
+            if (proto) {
+                struct nf_digest d;
+                hlo_proto_digest(s, &d, &err);
+            }
+            nf_arena_free(a);
+        }
+    }
+    free(copy);
+}
+
+START_TEST(damaged_bytecode_is_refused)
+{
+    struct nf_buf out = NF_BUF_INIT;
+    struct nf_error err = {0};
+    ck_assert(!hlo_bytecode_write(parsed(programs[_i]), NULL, true, &out, &err));
+    torture(nf_buf_str(&out), false);
+    nf_buf_done(&out);
+}
+END_TEST
+
+START_TEST(damaged_hlo_protobuf_is_refused)
+{
+    struct nf_buf out = NF_BUF_INIT;
+    struct nf_error err = {0};
+    ck_assert(!hlo_proto_write(parsed(programs[_i]), &out, &err));
+    torture(nf_buf_str(&out), true);
+    nf_buf_done(&out);
+}
+END_TEST
+
+START_TEST(newer_majors_and_older_formats_are_refused_by_name)
+{
+    struct nf_error err = {0};
+    struct hlo_module *m;
+    ck_assert_int_eq(hlo_bytecode_read(NF_STR("ML\xEFR\x0DStableHLO_v2.0.0\0"), NULL, arena, &m, &err), NF_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err.message, "2.0.0"));
+    ck_assert_int_eq(hlo_bytecode_read(NF_STR("ML\xEFR\x03StableHLO_v0.11.0\0"), NULL, arena, &m, &err), NF_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err.message, "format 1"));
+    struct nf_buf out = NF_BUF_INIT;
+    ck_assert_int_eq(hlo_bytecode_write(parsed(programs[0]), "2.0.0", false, &out, &err), NF_EINVAL);
+    ck_assert_int_eq(hlo_bytecode_write(parsed(programs[0]), "1.99.0", false, &out, &err), NF_EINVAL);
+    nf_buf_done(&out);
+}
+END_TEST
+
+START_TEST(what_a_version_lacks_is_named)
+{
+    struct nf_error err = {0};
+    struct nf_buf out = NF_BUF_INIT;
+    struct hlo_module *m = parsed("func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = stablehlo.tan %a : tensor<4xf32>\n  return %0 : tensor<4xf32>\n}\n");
+    ck_assert_int_eq(hlo_bytecode_write(m, "1.0.0", false, &out, &err), NF_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err.message, "stablehlo.tan"));
+    nf_buf_clear(&out);
+    ck_assert_int_eq(hlo_bytecode_write(m, "1.4.0", false, &out, &err), 0);
+    nf_buf_done(&out);
+}
+END_TEST
+
+START_TEST(the_digest_ignores_names_but_not_meaning)
+{
+    static const char *const texts[] = {
+        "module @one { func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> { %0 = stablehlo.add %a, %a : tensor<4xf32>\n return %0 : tensor<4xf32> } }",
+        "module @two { func.func @main(%b: tensor<4xf32>) -> tensor<4xf32> { %z = stablehlo.add %b, %b : tensor<4xf32>\n return %z : tensor<4xf32> } }",
+        "module @one { func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> { %0 = stablehlo.multiply %a, %a : tensor<4xf32>\n return %0 : tensor<4xf32> } }",
+    };
+    struct nf_digest d[3];
+    for (int i = 0; i < 3; i++) {
+        struct nf_buf out = NF_BUF_INIT;
+        struct nf_error err = {0};
+        ck_assert(!hlo_proto_write(parsed(texts[i]), &out, &err));
+        ck_assert(!hlo_proto_digest(nf_buf_str(&out), &d[i], &err));
+        nf_buf_done(&out);
+    }
+    ck_assert(nf_digest_eq(&d[0], &d[1]));
+    ck_assert(!nf_digest_eq(&d[0], &d[2]));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("hlo-formats");
+    TCase *t = tcase_create("formats");
+    int n = (int)NF_ARRAY_LEN(programs);
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, bytecode_of_any_version_reads_to_the_same_program, 0, n);
+    tcase_add_loop_test(t, hlo_protobuf_reads_back_to_what_was_written, 0, n);
+    tcase_add_loop_test(t, damaged_bytecode_is_refused, 0, n);
+    tcase_add_loop_test(t, damaged_hlo_protobuf_is_refused, 0, n);
+    tcase_add_test(t, newer_majors_and_older_formats_are_refused_by_name);
+    tcase_add_test(t, what_a_version_lacks_is_named);
+    tcase_add_test(t, the_digest_ignores_names_but_not_meaning);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
