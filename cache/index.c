@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define GATHER_NS (20 * NF_MS)
-#define BATCH_MAX 2048
+#define BATCH_MAX 16384
 #define QUEUE_MAX 200000
 #define RETRY_NS (3 * NF_SEC)
 
@@ -85,7 +85,7 @@ int index__conn_open(const char *path, bool writer, struct index_conn *ret_conn)
     if (rc == SQLITE_OK) {
         sqlite3_busy_timeout(c.db, 2000);
         sqlite3_db_config(c.db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-        rc = sqlite3_exec(c.db, writer ? "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -8192; PRAGMA wal_autocheckpoint = 2000;"
+        rc = sqlite3_exec(c.db, writer ? "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 8000;"
                                          " PRAGMA mmap_size = 1073741824; PRAGMA cell_size_check = ON;"
                                        : "PRAGMA query_only = ON; PRAGMA cache_size = -2048; PRAGMA mmap_size = 1073741824; PRAGMA cell_size_check = ON;",
                           NULL, NULL, NULL);

@@ -29,7 +29,7 @@ int cache_component_kind_of(struct nf_str word)
 
 bool cache_component_is_op(const struct cache_component *c)
 {
-    return nf_str_eq_c(c->component, "structure") && nf_str_starts(c->name, NF_STR("op "));
+    return nf_str_eq(c->component, NF_STR("structure")) && nf_str_starts(c->name, NF_STR("op "));
 }
 
 bool cache_component_hashed(const struct cache_component *c)
@@ -86,6 +86,8 @@ int cache_key_canonical(const struct cache_component *items, size_t count, struc
     size_t n = 0, seen[CACHE_COMPONENT_MAX] = {0};
     int rc = NF_OK;
     for (size_t i = 0; i < count; i++) {
+        if (cache_component_is_op(&items[i])) /* nearly all of them */
+            continue;
         int kind = cache_component_kind_of(items[i].component);
         if (kind < 0) {
             rc = nf_fail(err, NF_EINVAL, "a key has no component \"%.*s\"", (int)NF_MIN(items[i].component.len, 40), items[i].component.data);

@@ -193,8 +193,8 @@ static int rebuild_tier(struct cache_store *s, enum cache_tier tier, struct nf_e
         else if (got == NF_EMOUNTHUNG || got == NF_ECANCELLED)
             rc = got;
         nf_arena_free(r.arena);
-        if (i % 1024 == 1023)
-            cache__index_flush(s->index, NF_SEC); /* no faster than it is written */
+        if (i % 8192 == 8191)
+            cache__index_flush(s->index, 10 * NF_SEC); /* no faster than it is written */
     }
     list_free(&list);
     return rc;
