@@ -600,12 +600,20 @@ static void *index_main(void *arg)
         ix->lossy |= ix->dropped;
         ix->dropped = false;
         pthread_mutex_unlock(&ix->lock);
+        uint64_t local = 0, shared = 0;
+        for (const struct index_op *op = batch; op; op = op->next)
+            if (op->kind == OP_PUT) {
+                local += op->row.local_bytes;
+                shared += op->row.shared_bytes;
+            }
         if (batch)
             batch_take(ix, batch, n);
         if (wounded && ix->lossy && nf_now_ns() - ix->tried_ns >= RETRY_NS)
             reopen_due(ix);
         batch_free(batch);
         pthread_mutex_lock(&ix->lock);
+        ix->pending_local -= local;
+        ix->pending_shared -= shared;
         ix->written += n;
         pthread_cond_broadcast(&ix->done_cond);
     }
@@ -619,7 +627,7 @@ static void *index_main(void *arg)
 static void enqueue(struct cache__index *ix, struct index_op *op)
 {
     pthread_mutex_lock(&ix->lock);
-    if (ix->queue_len >= QUEUE_MAX) {
+    if (ix->queue_len >= QUEUE_MAX || ix->closing) {
         ix->dropped = true; /* a disk that takes nothing; the rebuild makes it good */
         pthread_mutex_unlock(&ix->lock);
         free(op);
@@ -629,6 +637,10 @@ static void enqueue(struct cache__index *ix, struct index_op *op)
     ix->queue_end = &op->next;
     ix->queue_len++;
     ix->queued++;
+    if (op->kind == OP_PUT) {
+        ix->pending_local += op->row.local_bytes;
+        ix->pending_shared += op->row.shared_bytes;
+    }
     pthread_cond_signal(&ix->work_cond);
     pthread_mutex_unlock(&ix->lock);
 }
@@ -770,16 +782,25 @@ int cache__index_open(const char *local_dir, void (*rebuild)(void *user), void *
     return NF_OK;
 }
 
-void cache__index_close(struct cache__index *ix)
+void cache__index_stop(struct cache__index *ix)
 {
     if (!ix)
         return;
     pthread_mutex_lock(&ix->lock);
+    bool join = !ix->closing;
     ix->closing = true;
     pthread_cond_broadcast(&ix->work_cond);
     pthread_cond_broadcast(&ix->flush_cond);
     pthread_mutex_unlock(&ix->lock);
-    pthread_join(ix->thread, NULL);
+    if (join)
+        pthread_join(ix->thread, NULL);
+}
+
+void cache__index_close(struct cache__index *ix)
+{
+    if (!ix)
+        return;
+    cache__index_stop(ix);
     batch_free(ix->queue);
     pthread_mutex_destroy(&ix->read_lock);
     pthread_mutex_destroy(&ix->lock);
@@ -806,6 +827,8 @@ void cache__index_totals(struct cache__index *ix, struct cache__totals *ret_tota
         return;
     pthread_mutex_lock(&ix->lock);
     *ret_totals = ix->totals;
+    ret_totals->local_bytes += ix->pending_local; /* what is on its way counts: limits must not be overrun meanwhile */
+    ret_totals->shared_bytes += ix->pending_shared;
     pthread_mutex_unlock(&ix->lock);
 }
 

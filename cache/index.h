@@ -38,7 +38,9 @@ struct cache__totals {
 /* rebuild is called on the index's thread and must only start the work elsewhere. Fails only for want of memory or threads: an
  * index that cannot be opened is retried, and meanwhile knows nothing. */
 int cache__index_open(const char *local_dir, void (*rebuild)(void *user), void *user, struct cache__index **ret_index, struct nf_error *err);
-void cache__index_close(struct cache__index *ix);                       /* takes NULL; writes what is queued */
+/* Writes what is queued and ends the thread; afterwards nothing is taken and nothing is known. Takes NULL, and may be repeated. */
+void cache__index_stop(struct cache__index *ix);
+void cache__index_close(struct cache__index *ix);                       /* stops and frees; takes NULL */
 
 void cache__index_put(struct cache__index *ix, const struct cache__row *row);  /* only tiers with bytes are set; the rest of a row stays */
 void cache__index_drop(struct cache__index *ix, const struct nf_digest *key, bool failure, unsigned tiers);

@@ -47,6 +47,7 @@ struct cache__index {
     struct index_op *queue, **queue_end;
     size_t queue_len;
     uint64_t queued, written;
+    uint64_t pending_local, pending_shared; /* bytes of queued puts */
     bool flush_wanted, closing, ready, complete, dropped;
     struct cache__totals totals;
     char trouble[4608];

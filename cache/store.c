@@ -335,7 +335,7 @@ void cache_store_close(struct cache_store *s)
         pthread_join(s->scrub, NULL);
     cache_mount_stop(s->mount); /* what it has in hand is finished or given up; the rest of a publication goes to the pool */
     cache_mount_stop(s->pool);
-    cache__index_flush(s->index, 5 * NF_SEC);
+    cache__index_stop(s->index); /* its thread may still ask for a rebuild, which the pool refuses by now */
     store__unref(s);
 }
 

@@ -184,6 +184,7 @@ static int one(struct cache_store *s, enum cache_tier tier, enum one_op op, cons
 static int rebuild_tier(struct cache_store *s, enum cache_tier tier, struct nf_error *err)
 {
     struct path_list list;
+    uint64_t gone = atomic_load(&s->evicted) + atomic_load(&s->quarantined);
     int rc = tier_list(s, tier, &list, err);
     for (size_t i = 0; i < list.count && !rc && !atomic_load(&s->closing); i++) {
         struct one_result r;
@@ -195,6 +196,15 @@ static int rebuild_tier(struct cache_store *s, enum cache_tier tier, struct nf_e
         nf_arena_free(r.arena);
         if (i % 8192 == 8191)
             cache__index_flush(s->index, 10 * NF_SEC); /* no faster than it is written */
+    }
+    /* What was evicted between its reading and its put would stay as a ghost: looked for after the put, it cannot. */
+    bool moved = gone != atomic_load(&s->evicted) + atomic_load(&s->quarantined);
+    for (size_t i = 0; i < list.count && !rc && moved && !atomic_load(&s->closing); i++) {
+        struct one_result r;
+        if (one(s, tier, ONE_ROW, &list.items[i], &r, NULL) == NF_ENOTFOUND)
+            cache__index_drop(s->index, &list.items[i].key, list.items[i].kind == CACHE_KIND_FAILURE,
+                              tier == CACHE_TIER_LOCAL ? CACHE_IN_LOCAL : CACHE_IN_SHARED);
+        nf_arena_free(r.arena);
     }
     list_free(&list);
     return rc;

@@ -162,6 +162,7 @@ struct evicting {
 static int evict_tier(struct cache_store *s, enum cache_tier tier, const char *only_space, uint64_t target, struct evicting *ev, struct nf_error *err)
 {
     struct plan plan = {.tier = tier, .now_s = nf_wall_us() / 1000000, .only_space = only_space};
+    cache__index_flush(s->index, NF_SEC); /* the last uses are in it */
     int rc = store__rows(s, STORE_ROWS_SIZES, plan_row, &plan, err);
     if (rc) {
         free(plan.items);
@@ -458,8 +459,14 @@ static void aliases_bound(struct cache_store *s)
 
 /* -------------------------------------------------------------------------------------------------------- maintenance */
 
-void store__gc_kick(struct cache_store *s)
+void store__limits_look(struct cache_store *s)
 {
+    struct cache__totals totals;
+    cache__index_totals(s->index, &totals);
+    bool over = (s->opt.local_soft_bytes && totals.local_bytes > s->opt.local_soft_bytes) ||
+                (s->opt.shared_soft_bytes && totals.shared_bytes > s->opt.shared_soft_bytes);
+    if (!over)
+        return;
     pthread_mutex_lock(&s->lock);
     s->gc_wanted = true;
     pthread_cond_broadcast(&s->wake_cond);

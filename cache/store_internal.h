@@ -66,7 +66,7 @@ int store__local_place(struct cache_store *s, struct cache__draft *draft, bool r
 int store__evict_local(struct cache_store *s, uint64_t target_bytes);
 /* Whether `need` more bytes fit under the shared tier's hard limit; evicts when they do not. Waits for the mount. */
 bool store__shared_room(struct cache_store *s, uint64_t need);
-void store__gc_kick(struct cache_store *s);                     /* the maintenance thread looks at the limits now */
+void store__limits_look(struct cache_store *s);                 /* after a put: wakes the maintenance thread when a soft limit is passed */
 void *store__maintenance_main(void *store);
 void *store__scrub_main(void *store);
 void store__uses_collect(struct cache_store *s);

@@ -184,12 +184,6 @@ int store__local_place(struct cache_store *s, struct cache__draft *draft, bool r
         futimens(f.fd, times); /* an occupant was hashed whole just now */
     }
     *ret_hit = cache__hit_new(&f, path, t->id);
-    if (t->id == CACHE_TIER_LOCAL && s->opt.local_soft_bytes) {
-        struct cache__totals totals;
-        cache__index_totals(s->index, &totals);
-        if (totals.local_bytes + need > s->opt.local_soft_bytes)
-            store__gc_kick(s);
-    }
     return NF_OK;
 }
 
@@ -236,6 +230,7 @@ int store__admit(struct cache_store *s, const struct cache__file *from, const ch
         row.local_bytes = row.raw_bytes + draft.meta.len + CACHE_FOOTER_BYTES;
     row.used_s = nf_wall_us() / 1000000;
     cache__index_put(s->index, &row);
+    store__limits_look(s);
     atomic_fetch_add(&s->admitted, place == CACHE_PLACED);
     *ret_hit = hit;
 out:

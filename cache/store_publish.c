@@ -247,9 +247,10 @@ static void index_row(struct publish_job *j, const struct cache_footer *footer, 
     row.local_bytes = in_local ? footer->raw_bytes + j->packed.len + CACHE_FOOTER_BYTES : 0;
     row.used_s = nf_wall_us() / 1000000;
     cache__index_put(s->index, &row);
+    store__limits_look(s);
     if (j->meta.kind != CACHE_KIND_FAILURE)
         cache__index_drop(s->index, &j->meta.key, true, CACHE_IN_LOCAL | CACHE_IN_SHARED);
-    cache__index_flush(s->index, 200 * NF_MS);
+    cache__index_flush(s->index, NF_SEC);
     if (s->opt.no_index)
         cache__uses_leave(s->local.dir, &(struct cache__use){j->meta.key, row.used_s}, 1); /* the daemon's index reads of it there */
 }
@@ -262,7 +263,7 @@ static int finish_run(void *ctx, struct cache_mount_item *item, struct nf_error 
     if (j->admitted) { /* with its row */
         j->out.hit = j->admitted;
         j->admitted = NULL;
-        cache__index_flush(s->index, 200 * NF_MS);
+        cache__index_flush(s->index, NF_SEC);
         return NF_OK;
     }
     struct cache__source source;
