@@ -92,10 +92,11 @@ static void limit(int resource, uint64_t value)
 {
     if (!value)
         return;
-    struct rlimit r = {.rlim_cur = value, .rlim_max = value};
-    struct rlimit now;
-    if (getrlimit(resource, &now) == 0 && now.rlim_max != RLIM_INFINITY && now.rlim_max < value)
-        r.rlim_cur = r.rlim_max = now.rlim_max;
+    /* The soft one alone: what a worker starts (a compiler) has limits of its own. */
+    struct rlimit r;
+    if (getrlimit(resource, &r) != 0)
+        return;
+    r.rlim_cur = NF_MIN((rlim_t)value, r.rlim_max);
     setrlimit(resource, &r);
 }
 
@@ -548,6 +549,7 @@ int worker_main(int argc, char **argv)
     lower_oom_standing();
     drv_register();
     target_register(&target_cpu);
+    drv_register();
     Neffd__Worker__V1__Hello hello = NEFFD__WORKER__V1__HELLO__INIT;
     hello.pid = (uint32_t)getpid();
     hello.version = (char *)(uintptr_t)NEFFD_VERSION;

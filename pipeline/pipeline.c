@@ -5,6 +5,7 @@
 #include "pipeline/hlo/bytecode.h"
 #include "pipeline/hlo/hlo.h"
 #include "pipeline/hlo/hlo_proto.h"
+#include "pipeline/side.h"
 #include "pipeline/stages.h"
 #include "runtime/neff.h"
 
@@ -141,6 +142,41 @@ int pipe_read(struct nf_str bytes, enum pipe_kind kind, const struct hlo_limits 
     return NF_EGRAPH;
 }
 
+/* Of a kind that was not read, but can be keyed: equal bytes are equal graphs, and an external compiler takes them as they are. */
+static struct pipe_graph *raw_graph(struct nf_str bytes, enum pipe_kind kind, const struct nf_error *why, struct nf_arena *arena)
+{
+    struct pipe_graph *g = NF_NEW(arena, struct pipe_graph);
+    struct nf_error *copy = NF_NEW(arena, struct nf_error);
+    *copy = *why;
+    *g = (struct pipe_graph){.kind = kind, .canonical = bytes, .original = bytes, .arena = arena, .unread = copy};
+    return g;
+}
+
+static const struct hlo_attr *strip_attr(struct hlo_module *m, const struct hlo_attr *a)
+{
+    if (!a || a->kind != HLO_ATTR_STRING)
+        return a;
+    struct nf_str text = pipe_side_strip_payload(a->str, m->arena);
+    return text.data == a->str.data ? a : hlo_attr_string(m, text);
+}
+
+/* Kernel files enter by content: their paths leave the graph (side.h). */
+static void strip_kernel_paths(struct hlo_module *m)
+{
+    struct hlo_walk w = hlo_walk_of(m->op);
+    struct hlo_op *op;
+    while ((op = hlo_walk_next(&w))) {
+        if (op->id != HLO_OP_CUSTOM_CALL || !pipe_side_is_kernel(hlo_op_string(op, HLO_A_call_target_name)))
+            continue;
+        const struct hlo_attr *config = hlo_op_attr(op, HLO_A_backend_config);
+        const struct hlo_attr *stripped = strip_attr(m, config);
+        if (stripped != config)
+            hlo_op_set_attr(op, HLO_A_backend_config, stripped);
+        for (uint32_t i = 0; i < op->num_dict; i++)
+            op->dict[i].attr = strip_attr(m, op->dict[i].attr);
+    }
+}
+
 int pipe_import(struct nf_str bytes, enum pipe_kind kind, const char *file_name, const struct hlo_limits *limits,
                 struct nf_arena *arena, struct pipe_graph **ret_graph, struct nf_error *err)
 {
@@ -151,7 +187,15 @@ int pipe_import(struct nf_str bytes, enum pipe_kind kind, const char *file_name,
     if (kind == PIPE_KIND_UNKNOWN)
         kind = pipe_kind_sniff(bytes); /* kept in the graph */
     struct hlo_module *m = NULL;
-    int r = pipe_read(bytes, kind, limits, arena, &m, err);
+    struct nf_error own = {0};
+    struct nf_error *why = err ? err : &own;
+    int r = pipe_read(bytes, kind, limits, arena, &m, why);
+    if (r == NF_EUNSUPPORTED && kind == PIPE_KIND_HLO_PROTO) {
+        *ret_graph = raw_graph(bytes, kind, why, arena);
+        return NF_OK;
+    }
+    if (r == NF_OK)
+        strip_kernel_paths(m);
     if (r == NF_OK)
         r = hlo_verify(m, err);
     if (r == NF_OK)
@@ -214,10 +258,18 @@ int pipe_components(const struct pipe_graph *graph, const struct target_id *id, 
                     struct nf_str base_key, struct nf_arena *arena, const struct pipe_component **ret_components, size_t *ret_count,
                     struct nf_error *err)
 {
-    struct hlo_components c;
-    int r = hlo_components(graph->module, &c, err);
-    if (r != NF_OK)
-        return r;
+    struct hlo_components c = {0};
+    if (graph->module) {
+        int r = hlo_components(graph->module, &c, err);
+        if (r != NF_OK)
+            return r;
+    } else {
+        struct nf_sha256 sha;
+        nf_sha256_init(&sha);
+        nf_sha256_add_field(&sha, nf_str_c(pipe_kind_name(graph->kind)));
+        nf_sha256_add_field(&sha, pipe_side_strip(graph->original, arena));
+        c.key = nf_sha256_end(&sha);
+    }
     struct list l = {.arena = arena};
     l.v = NF_NEW_ARRAY(arena, struct pipe_component, 8 + option_count + side_file_count + c.num_inputs + c.num_outputs + c.num_constants + c.num_ops);
     struct nf_str none = {0};

@@ -33,10 +33,11 @@ int pipe_read(struct nf_str bytes, enum pipe_kind kind, const struct hlo_limits 
 
 struct pipe_graph {
     enum pipe_kind kind;                 /* of what was imported */
-    struct hlo_module *module;           /* in canonical form */
+    struct hlo_module *module;           /* in canonical form; NULL: of a kind that is keyed by its bytes and compiled outside only */
     struct nf_str canonical;             /* its print: what artifacts are made from, and what the key covers */
     struct nf_str original;              /* the bytes that came in: compilers of HLO protobuf take these */
     struct nf_arena *arena;
+    const struct nf_error *unread;       /* why there is no module; NULL: there is one */
 };
 
 /* bytes, and file_name for locations in errors ("" none), are borrowed as long as the arena lives. kind UNKNOWN: sniffed. limits

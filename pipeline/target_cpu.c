@@ -86,6 +86,11 @@ static int describe_tensor(const struct hlo_type *t, const char *what, uint32_t 
 int target_cpu_describe(const struct compile_input *input, struct neff_writer **ret_writer, struct nf_error *err)
 {
     struct hlo_module *m = input->graph->module;
+    if (!m) {
+        if (err)
+            *err = *input->graph->unread;
+        return input->graph->unread->code;
+    }
     const struct hlo_op *entry = hlo_module_entry(m);
     if (!entry || !hlo_func_block(entry))
         return nf_fail(err, NF_EGRAPH, "the module has no function main to start with");
@@ -120,6 +125,7 @@ int target_cpu_describe(const struct compile_input *input, struct neff_writer **
 int target_cpu_finish(const struct compile_input *input, struct neff_writer *writer, struct compile_sink *sink, struct nf_error *err)
 {
     char *path = nf_asprintf("%s/artifact.neff", input->work_dir);
+    unlink(path);                        /* of an earlier try */
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     int r = fd < 0 ? nf_fail_errno(err, errno, "cannot create %s", path) : neff_writer_finish_fd(writer, fd, NULL, err);
     if (fd >= 0 && close(fd) < 0 && r == NF_OK)

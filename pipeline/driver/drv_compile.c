@@ -37,6 +37,7 @@ struct compile {
     double tokens;
     int64_t tokens_at;
     uint64_t not_forwarded, last_forwarded;  /* last: number of the last line that went to the sink */
+    char *dir;                               /* of this run alone: its working directory */
     char *output;                            /* where it must come */
     char *found;                             /* where it was found */
     const char *expected_lnc;
@@ -188,11 +189,11 @@ static bool on_finished(void *user)
         return false;                        /* it is there and not good: nothing else can stand for it */
     char *candidate = NULL;
     unsigned candidates = 0;
-    DIR *d = opendir(c->input->work_dir);
+    DIR *d = opendir(c->dir);
     for (struct dirent *e; d && (e = readdir(d));) {
         if (!nf_str_ends(nf_str_c(e->d_name), NF_STR(".neff")))
             continue;
-        char *path = nf_asprintf("%s/%s", c->input->work_dir, e->d_name);
+        char *path = nf_asprintf("%s/%s", c->dir, e->d_name);
         if (good_neff(c, path)) {
             candidates++;
             free(candidate);
@@ -248,12 +249,11 @@ static const char **environment(const struct compile_input *input, struct nf_are
     return env;
 }
 
-static const char *option_text(const struct compile_input *input, const char *name, struct nf_arena *arena)
+/* Results leave the compiler's directory for the work directory itself; those of an earlier try go. */
+static const char *hand_over(struct compile *c, const char *from, const char *name, struct nf_arena *arena)
 {
-    for (size_t i = 0; i < input->option_count; i++)
-        if (strcmp(input->options[i].name, name) == 0)
-            return nf_arena_strn(arena, input->options[i].value.data ? input->options[i].value.data : "", input->options[i].value.len);
-    return NULL;
+    const char *to = nf_arena_printf(arena, "%s/%s", c->input->work_dir, name);
+    return rename(from, to) == 0 ? to : NULL;
 }
 
 /* For the artifact tree that TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS asks for: one argument a line. */
@@ -262,9 +262,10 @@ static void write_arguments(struct compile *c, const char *const *argv, struct n
     struct nf_buf b = NF_BUF_INIT;
     for (; *argv; argv++)
         nf_buf_addf(&b, "%s\n", *argv);
-    const char *path = nf_arena_printf(arena, "%s/compiler_args.txt", c->input->work_dir);
-    if (write_file(path, nf_buf_str(&b), NULL) == NF_OK)
-        sink_artifact(c->sink, "arguments", path);
+    const char *path = nf_arena_printf(arena, "%s/compiler_args.txt", c->dir);
+    const char *result = write_file(path, nf_buf_str(&b), NULL) == NF_OK ? hand_over(c, path, "compiler_args.txt", arena) : NULL;
+    if (result)
+        sink_artifact(c->sink, "arguments", result);
     nf_buf_done(&b);
 }
 
@@ -274,13 +275,17 @@ int drv_compile(const struct compile_input *input, struct compile_sink *sink, st
     struct compile c = {.input = input, .sink = sink, .log_fd = -1, .tokens = FORWARD_BURST, .tokens_at = nf_now_ns()};
     drv_evidence_init(&c.evidence);
     bool proto = input->graph->kind == PIPE_KIND_HLO_PROTO;
-    const char *graph = nf_arena_printf(arena, "%s/%s", input->work_dir, proto ? "module.hlo.pb" : "module.mlir");
-    char *log_path = nf_asprintf("%s/%s", input->work_dir, LOG_NAME);
-    c.output = nf_asprintf("%s/%s", input->work_dir, OUTPUT_NAME);
-    c.expected_lnc = option_text(input, "logical-nc-config", arena);
-    int r = write_file(graph, proto ? input->graph->original : input->graph->canonical, err);
+    /* A second try in one work directory meets nothing of the first. */
+    c.dir = nf_asprintf("%s/cc-XXXXXX", input->work_dir);
+    int r = mkdtemp(c.dir) ? NF_OK : nf_fail_errno(err, errno, "cannot make a directory in %s", input->work_dir);
+    const char *graph = nf_arena_printf(arena, "%s/%s", c.dir, proto ? "module.hlo.pb" : input->graph->module ? "module.mlir" : "module.mlir.bc");
+    char *log_path = nf_asprintf("%s/%s", c.dir, LOG_NAME);
+    c.output = nf_asprintf("%s/%s", c.dir, OUTPUT_NAME);
+    c.expected_lnc = drv_option_value(input->id, input->options, input->option_count, "logical-nc-config", arena);
     if (r == NF_OK)
-        r = drv_side_stage(input, err);
+        r = write_file(graph, proto ? input->graph->original : input->graph->canonical, err);
+    if (r == NF_OK)
+        r = drv_side_stage(input, c.dir, err);
     if (r != NF_OK)
         goto out;
     c.log_fd = open(log_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -290,7 +295,7 @@ int drv_compile(const struct compile_input *input, struct compile_sink *sink, st
     const char **argv = drv_arguments(input->id, input->options, input->option_count, before, after, arena);
     write_arguments(&c, argv, arena);
     struct drv_command command = {
-        .path = input->id->path, .argv = argv, .env = environment(input, arena), .cwd = input->work_dir,
+        .path = input->id->path, .argv = argv, .env = environment(input, arena), .cwd = c.dir,
         .time_limit_ns = input->time_limit_ns, .grace_ns = input->cfg ? input->cfg->compiler_grace_ns : 2 * NF_SEC,
         .memory_limit_bytes = input->memory_limit_bytes ? input->memory_limit_bytes : input->cfg ? input->cfg->compiler_memory : 0,
         .line = on_line, .alive = on_alive, .cancelled = on_cancelled, .finished = on_finished, .late_ns = LATE_NS, .user = &c,
@@ -306,15 +311,22 @@ int drv_compile(const struct compile_input *input, struct compile_sink *sink, st
         r = drv_classify(input->id->compiler, &c.evidence, &result, clean ? c.problem : NULL, err);
     if (r != NF_OK && err)
         err->stage = PIPE_STAGE_COMPILE;
-    if (c.log_fd >= 0)
-        sink_artifact(sink, "log", log_path);
-    if (r == NF_OK)
-        sink_artifact(sink, "neff", c.found);
+    const char *log = c.log_fd >= 0 ? hand_over(&c, log_path, LOG_NAME, arena) : NULL;
+    if (log)
+        sink_artifact(sink, "log", log);
+    if (r == NF_OK) {
+        const char *neff = hand_over(&c, c.found, "artifact.neff", arena);
+        if (neff)
+            sink_artifact(sink, "neff", neff);
+        else
+            r = nf_fail_errno(err, errno, "cannot move %s", c.found);
+    }
 out:
     if (c.log_fd >= 0)
         close(c.log_fd);
     free(log_path);
     free(c.output);
+    free(c.dir);
     free(c.found);
     drv_evidence_done(&c.evidence);
     nf_arena_free(arena);

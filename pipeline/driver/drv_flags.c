@@ -400,6 +400,9 @@ int drv_options(const struct target_id *id, const struct pipe_option *given, siz
     }
     for (size_t k = 0; k < KNOWN; k++) {
         const char *s = standard(&known[k], id);
+        /* What follows from the target alone is said by the target alone. */
+        if (s && strcmp(known[k].standard, "?lnc") == 0 && (!set[k] || nf_str_eq_c(value[k], s)))
+            continue;
         if (known[k].kind != IGNORED && known[k].kind != LIST && (set[k] || s))
             out[n++] = (struct pipe_option){known[k].name, set[k] ? value[k] : nf_str_c(s)};
     }
@@ -499,4 +502,13 @@ const char **drv_arguments(const struct target_id *id, const struct pipe_option 
     for (; after && *after; after++)
         word(&w, *after);
     return w.v;
+}
+
+const char *drv_option_value(const struct target_id *id, const struct pipe_option *effective, size_t count, const char *name, struct nf_arena *arena)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(effective[i].name, name) == 0)
+            return nf_arena_strn(arena, effective[i].value.data ? effective[i].value.data : "", effective[i].value.len);
+    const struct known *k = find(nf_str_c(name));
+    return k ? standard(k, id) : NULL;
 }

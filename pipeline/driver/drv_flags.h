@@ -50,6 +50,9 @@ int drv_options(const struct target_id *id, const struct pipe_option *given, siz
 const char **drv_arguments(const struct target_id *id, const struct pipe_option *effective, size_t count, const char *const *before,
                            const char *const *after, struct nf_arena *arena);
 
+/* What an option comes to: as given, else as the compiler has it; NULL: not known. */
+const char *drv_option_value(const struct target_id *id, const struct pipe_option *effective, size_t count, const char *name, struct nf_arena *arena);
+
 /* Variables that change what the compiler writes: they travel as options "env:NAME". */
 bool drv_env_counts(struct nf_str name);
 const char *const *drv_env_names(void);    /* ends with NULL */

@@ -218,8 +218,16 @@ _Noreturn static void become(const struct drv_command *c, char *const *env, int 
     sigprocmask(SIG_SETMASK, &none, NULL);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    struct rlimit no_core = {0, 0};
+    struct rlimit no_core = {0, 0}, mine;
     setrlimit(RLIMIT_CORE, &no_core);
+    /* A worker's limits are for the worker. */
+    static const int resources[] = {RLIMIT_AS, RLIMIT_CPU};
+    for (size_t i = 0; i < sizeof(resources) / sizeof(*resources); i++) {
+        if (getrlimit((__rlimit_resource_t)resources[i], &mine) == 0) {
+            mine.rlim_cur = mine.rlim_max;
+            setrlimit((__rlimit_resource_t)resources[i], &mine);
+        }
+    }
     if (c->time_limit_ns > 0) {          /* a last resort, should the clock of the watcher be lost: a day's worth of processors */
         rlim_t s = (rlim_t)(c->time_limit_ns / 1000000000 + 1) * 1024;
         struct rlimit cpu = {s, s};
