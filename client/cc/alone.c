@@ -1,0 +1,454 @@
+/* alone.c: without a daemon: the same keys, the same lock files, the same cache, the same driver, in this process.
+ *
+ * Admission: as many compiles on this host as there are slots, each a lock file of its own beside those of the keys; one that ran out
+ * of memory takes two of them when it tries again, then all. */
+#include "client/cc/cc.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cache/store.h"
+#include "lockmgr/lock.h"
+#include "pipeline/driver/driver.h"
+#include "pipeline/hlo/hlo.h"
+#include "pipeline/pipeline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SLOTS_MAX 256
+
+struct alone {
+    struct cc *cc;
+    const char *local_dir;
+    struct target_id id;
+    char toolchain[CACHE_TOOLCHAIN_TEXT];
+    struct pipe_graph *graph;
+    const struct pipe_option *options;
+    size_t option_count;
+    struct pipe_side_file *side;
+    struct cache_components components;
+    struct nf_digest front;
+    bool has_front;
+    struct cache_store *store;
+    struct lock_dir *locks;
+    char key[NF_DIGEST_HEX];
+    struct nf_str tail[40];            /* last lines of the log, in the arena */
+    size_t lines;
+    char *artifact;
+    char *work_dir;
+};
+
+/* ----------------------------------------------------------------------------------------------------------- the key */
+
+/* From the list that a daemon or an earlier neffcc has written, if it is about this very binary; else it is asked. */
+static int identify(struct alone *a, struct nf_error *err)
+{
+    struct cc *cc = a->cc;
+    struct cache_toolchain t;
+    struct nf_buf id = NF_BUF_INIT;
+    if (cache_toolchain_read(a->local_dir, cc->call.target, &t, NULL) == NF_OK && strcmp(t.path, cc->compiler) == 0) {
+        nf_format(a->id.target, sizeof(a->id.target), "%s", t.target);
+        nf_format(a->id.compiler, sizeof(a->id.compiler), "%s", t.compiler);
+        nf_format(a->id.version, sizeof(a->id.version), "%s", t.version);
+        nf_format(a->id.path, sizeof(a->id.path), "%s", t.path);
+        a->id.mtime_ns = t.mtime_ns;
+        a->id.size = t.size;
+    } else {
+        int r = drv_identify(cc->cfg, cc->call.target, cc->self, &a->id, err);
+        if (r != NF_OK)
+            return r;
+    }
+    pipe_toolchain_id(&a->id, &id);
+    nf_format(a->toolchain, sizeof(a->toolchain), "%s", id.data);
+    nf_buf_done(&id);
+    if (cache_toolchain_read(a->local_dir, cc->call.target, &t, NULL) != NF_OK || strcmp(t.id, a->toolchain) != 0) {
+        struct cache_toolchain mine = {.mtime_ns = a->id.mtime_ns, .size = a->id.size};
+        nf_format(mine.target, sizeof(mine.target), "%s", a->id.target);
+        nf_format(mine.id, sizeof(mine.id), "%s", a->toolchain);
+        nf_format(mine.compiler, sizeof(mine.compiler), "%s", a->id.compiler);
+        nf_format(mine.version, sizeof(mine.version), "%s", a->id.version);
+        nf_format(mine.path, sizeof(mine.path), "%s", a->id.path);
+        cache_toolchain_write(a->local_dir, &mine, 1, NULL);   /* so that the next hit needs no parsing; no harm if it cannot */
+    }
+    return NF_OK;
+}
+
+static int make_key(struct alone *a, struct nf_error *err)
+{
+    struct cc *cc = a->cc;
+    const struct cfg *cfg = cc->cfg;
+    struct hlo_limits limits = hlo_limits_default;
+    limits.depth = (uint32_t)cfg->max_depth;
+    limits.ops = (uint32_t)NF_MIN(cfg->max_ops, (int64_t)UINT32_MAX);
+    int r = pipe_import(nf_buf_str(&cc->graph), PIPE_KIND_UNKNOWN, cc->call.input, &limits, cc->arena, &a->graph, err);
+    if (r == NF_OK)
+        r = drv_options(&a->id, cc->options, cc->option_count, cc->arena, &a->options, &a->option_count, err);
+    if (r != NF_OK)
+        return r;
+    a->side = NF_NEW_ARRAY(cc->arena, struct pipe_side_file, cc->side_count + 1);
+    for (size_t i = 0; i < cc->side_count; i++)
+        a->side[i] = (struct pipe_side_file){cc->side[i].name, nf_digest_of(cc->side[i].bytes.data, cc->side[i].bytes.len), cc->side[i].bytes.len,
+                                             cc->side[i].path};
+    const struct pipe_component *parts;
+    size_t n;
+    r = pipe_components(a->graph, &a->id, a->options, a->option_count, a->side, cc->side_count, nf_str_c(cfg->cache_namespace), (struct nf_str){0},
+                        cc->arena, &parts, &n, err);
+    if (r != NF_OK)
+        return r;
+    cache_components_init(&a->components, cc->arena);
+    for (size_t i = 0; i < n; i++) {
+        int kind = cache_component_kind_of(nf_str_c(parts[i].component));
+        if (kind < 0)
+            return nf_fail(err, NF_EINTERNAL, "no component is called %s", parts[i].component);
+        cache_components_add(&a->components, (enum cache_component_kind)kind, nf_str_c(parts[i].name), parts[i].value, parts[i].location);
+    }
+    r = cache_key_canonical(a->components.items, a->components.count, &cc->key, err);
+    if (r != NF_OK)
+        return r;
+    cc->has_key = true;
+    nf_digest_hex(&cc->key, a->key);
+
+    struct cache_option *given = NF_NEW_ARRAY(cc->arena, struct cache_option, cc->option_count + 1);
+    for (size_t i = 0; i < cc->option_count; i++)
+        given[i] = (struct cache_option){nf_str_c(cc->options[i].name), cc->options[i].value};
+    struct cache_side_file *side = NF_NEW_ARRAY(cc->arena, struct cache_side_file, cc->side_count + 1);
+    for (size_t i = 0; i < cc->side_count; i++)
+        side[i] = (struct cache_side_file){nf_str_c(a->side[i].name), a->side[i].sha256, a->side[i].size};
+    struct cache_front_parts front = {
+        .target = nf_str_c(cc->call.target), .toolchain_id = nf_str_c(a->toolchain), .options = given, .option_count = cc->option_count,
+        .side_files = side, .side_file_count = cc->side_count, .cache_namespace = nf_str_c(cfg->cache_namespace),
+    };
+    a->has_front = cache_key_front(&front, nf_buf_str(&cc->graph), &a->front, NULL) == NF_OK;
+    return NF_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------------- directories */
+
+static int open_store(struct alone *a, const char *local, struct nf_error *err)
+{
+    const struct cfg *c = a->cc->cfg;
+    struct cache_store_options o = {
+        .local_dir = local, .shared_dir = c->cache_dir, .local_hard_bytes = c->local_hard_limit, .shared_hard_bytes = c->cache_hard_limit,
+        .mount_patience_ns = c->mount_timeout_ns, .mount_threads = 1, .failure_user_ttl_s = c->failure_ttl_ns / NF_SEC,
+        .failure_internal_ttl_s = c->internal_failure_ttl_ns / NF_SEC, .file_mode = (mode_t)c->cache_mode,
+        .verify_always = c->verify == CFG_VERIFY_ALWAYS, .no_index = true,
+    };
+    int r = cache_store_open(&o, &a->store, err);
+    if (r == NF_OK)
+        r = lock_dir_open(local, &a->locks, err);
+    if (r == NF_OK && access(local, W_OK) < 0)
+        r = nf_fail_errno(err, errno, "cannot write in %s", local);
+    if (r != NF_OK) {
+        cache_store_close(a->store);
+        lock_dir_close(a->locks);
+        a->store = NULL;
+        a->locks = NULL;
+    } else {
+        a->local_dir = local;
+    }
+    return r;
+}
+
+/* The configured local tier, else (it is somebody else's, or cannot be written) one of this user's own beside it. */
+static int open_tiers(struct alone *a, struct nf_error *err)
+{
+    int r = open_store(a, a->cc->cfg->local_dir, err);
+    if (r == NF_OK)
+        return r;
+    struct nf_error second = {0};
+    const char *tmp = getenv("TMPDIR");
+    const char *places[] = {nf_arena_printf(a->cc->arena, "%s.uid%u", a->cc->cfg->local_dir, (unsigned)geteuid()),
+                            nf_arena_printf(a->cc->arena, "%s/neffd-uid%u", tmp && tmp[0] ? tmp : "/tmp", (unsigned)geteuid())};
+    for (size_t i = 0; i < NF_ARRAY_LEN(places); i++)
+        if (open_store(a, places[i], &second) == NF_OK)
+            return NF_OK;
+    return r;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- look, give */
+
+static enum cc_next give_hit(struct alone *a, struct cache_hit *hit, const char *outcome, int *ret_rc, struct nf_error *why)
+{
+    struct cc *cc = a->cc;
+    cc->outcome = outcome;
+    int r = cc_deliver(cc, cache_hit_fd(hit), cache_hit_footer(hit)->raw_bytes, why);
+    if (r == NF_OK && a->has_front)
+        cache_store_alias_put(a->store, &a->front, &cc->key, cc->cfg->cache_namespace, NULL);
+    *ret_rc = 0;
+    return r == NF_OK ? CC_DONE : CC_EXEC;
+}
+
+/* true: answered. */
+static bool look_up(struct alone *a, unsigned flags, enum cc_next *ret_next, int *ret_rc, struct nf_error *why)
+{
+    struct cc *cc = a->cc;
+    struct cache_found f = {0};
+    if (cache_store_lookup(a->store, &cc->key, cc->cfg->cache_namespace, flags, &f, NULL) != NF_OK)
+        return false;
+    if (f.hit) {
+        *ret_next = give_hit(a, f.hit, f.tier == CACHE_TIER_SHARED ? "hit_shared" : "hit_local", ret_rc, why);
+    } else if (f.is_failure) {
+        *ret_rc = cc_replay(cc, &f.failure.error, f.failure.log_tail, f.failure.log_count, true);
+        *ret_next = CC_DONE;
+    }
+    bool answered = f.hit || f.is_failure;
+    cache_found_done(&f);
+    return answered;
+}
+
+/* -------------------------------------------------------------------------------------------------------------- slots */
+
+static size_t slot_count(const struct cfg *cfg)
+{
+    long n = cfg->compile_slots > 0 ? (long)cfg->compile_slots : cfg->workers > 0 ? (long)cfg->workers : sysconf(_SC_NPROCESSORS_ONLN);
+    return (size_t)NF_MAX(1L, NF_MIN(n, (long)SLOTS_MAX));
+}
+
+/* Takes `want` slots, lowest first, so that two who want several never wait for each other's. */
+static int take_slots(struct alone *a, size_t want, struct lock_host **slots, int64_t deadline, struct nf_error *err)
+{
+    size_t all = slot_count(a->cc->cfg), got = 0;
+    want = NF_MIN(want, all);
+    unsigned turn = (unsigned)getpid();
+    while (got < want) {
+        struct nf_error e = {0};
+        int r = NF_EBUSY;
+        bool several = want > 1;
+        for (size_t i = 0; i < all && got < want; i++) {
+            char name[32];
+            nf_format(name, sizeof(name), "slot-%zu", several ? got : i);
+            r = lock_host_try(a->locks, nf_str_c(name), "neffcc", &slots[got], &e);
+            if (r == NF_OK)
+                got++;
+            else if (several || r != NF_EBUSY)
+                break;
+        }
+        if (got == want)
+            break;
+        if (r != NF_EBUSY && r != NF_OK) {
+            if (err)
+                *err = e;
+            while (got > 0)
+                lock_host_release(slots[--got]);
+            return r;
+        }
+        if (nf_now_ns() >= deadline) {
+            while (got > 0)
+                lock_host_release(slots[--got]);
+            return nf_fail(err, NF_ELOCKTIMEOUT, "no slot for a compile became free in time");
+        }
+        /* Wait for one of them, the others are looked at again soon. */
+        char name[32];
+        nf_format(name, sizeof(name), "slot-%zu", several ? got : turn++ % all);
+        struct lock_host *one = NULL;
+        if (lock_host_acquire(a->locks, nf_str_c(name), "neffcc", several ? NF_SEC : 200 * NF_MS, NULL, NULL, &one, NULL) == NF_OK)
+            slots[got++] = one;
+    }
+    return NF_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- compile */
+
+static void on_log(void *user, int level, const char *source, struct nf_str line)
+{
+    struct alone *a = user;
+    (void)level, (void)source;
+    a->tail[a->lines++ % NF_ARRAY_LEN(a->tail)] = nf_arena_str(a->cc->arena, nf_str_n(line.data, NF_MIN(line.len, (size_t)2048)));
+    cc_log_line(a->cc, line);
+}
+
+static void on_artifact(void *user, const char *kind, const char *path)
+{
+    struct alone *a = user;
+    if (strcmp(kind, "neff") == 0) {
+        free(a->artifact);
+        a->artifact = nf_strdup(path);
+    }
+}
+
+static void on_progress(void *user, double fraction)
+{
+    (void)user, (void)fraction;
+    putchar('.');                       /* as neuronx-cc does */
+    fflush(stdout);
+}
+
+static int compile_once(struct alone *a, uint64_t *ret_peak, struct nf_error *err)
+{
+    struct cc *cc = a->cc;
+    struct compile_input in = {
+        .graph = a->graph, .target = a->id.target, .id = &a->id, .options = a->options, .option_count = a->option_count,
+        .side_files = a->side, .side_file_count = cc->side_count, .work_dir = a->work_dir, .time_limit_ns = cc->cfg->compile_timeout_ns, .cfg = cc->cfg,
+    };
+    struct compile_sink sink = {.user = a, .log = on_log, .progress = on_progress, .artifact = on_artifact};
+    a->lines = 0;
+    free(a->artifact);
+    a->artifact = NULL;
+    int r = pipe_compile(&in, &sink, err);
+    *ret_peak = sink.peak_rss_bytes;
+    return r;
+}
+
+static size_t tail_of(struct alone *a, struct nf_str *out)
+{
+    size_t n = NF_MIN(a->lines, NF_ARRAY_LEN(a->tail));
+    for (size_t i = 0; i < n; i++)
+        out[i] = a->tail[(a->lines - n + i) % NF_ARRAY_LEN(a->tail)];
+    return n;
+}
+
+static void fill_meta(struct alone *a, uint32_t attempts, int64_t started_us, struct cache_meta *m)
+{
+    struct cc *cc = a->cc;
+    char host[65] = "";
+    gethostname(host, sizeof(host) - 1);
+    const char *slash = strrchr(cc->call.input, '/');
+    *m = (struct cache_meta){
+        .key = cc->key, .kind = CACHE_KIND_NEFF, .name = nf_str_c(slash ? slash + 1 : cc->call.input),
+        .cache_namespace = nf_str_c(cc->cfg->cache_namespace), .target = nf_str_c(a->id.target), .compiler = nf_str_c(a->id.compiler),
+        .toolchain_id = nf_str_c(a->toolchain), .host = nf_str_c(nf_arena_printf(cc->arena, "%s", host)), .pid = (uint32_t)getpid(),
+        .created_by = nf_str_c(nf_arena_printf(cc->arena, "uid %u, neffcc %s", (unsigned)geteuid(), NEFFD_VERSION)), .attempts = attempts,
+        .started_us = started_us, .components = a->components.items, .component_count = a->components.count,
+        .stablehlo = a->graph->module ? a->graph->canonical : (struct nf_str){0},
+    };
+}
+
+static enum cc_next publish(struct alone *a, struct cache_meta *meta, int *ret_rc, struct nf_error *why)
+{
+    struct cc *cc = a->cc;
+    int fd = open(a->artifact, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        nf_fail_errno(why, errno, "cannot open %s", a->artifact);
+        if (fd >= 0)
+            close(fd);
+        return CC_EXEC;
+    }
+    struct cache_publication p = {.meta = *meta, .artifact_fd = fd};
+    struct cache_published out = {0};
+    struct nf_error err = {0};
+    enum cc_next next;
+    if (!cc->cfg->disable_cache && cache_store_publish(a->store, &p, &out, &err) == NF_OK && out.hit) {
+        next = give_hit(a, out.hit, "compiled", ret_rc, why);          /* the winner's bytes, if somebody was faster */
+        cache_hit_close(out.hit);
+    } else {
+        if (err.code)
+            nf_log(NF_LOG_WARNING, "neffcc", "the artifact was made but not kept", "why=%s", nf_log_quote(err.message));
+        cc->outcome = "compiled";
+        next = cc_deliver(cc, fd, (uint64_t)st.st_size, why) == NF_OK ? CC_DONE : CC_EXEC;
+        *ret_rc = 0;
+    }
+    close(fd);
+    return next;
+}
+
+static enum cc_next compile(struct alone *a, int *ret_rc, struct nf_error *why)
+{
+    struct cc *cc = a->cc;
+    struct lock_host *slots[SLOTS_MAX];
+    size_t want = 1, held = 0;
+    struct nf_error err = {0};
+    int64_t deadline = nf_now_ns() + cc->cfg->lock_timeout_ns, backoff = cc->cfg->retry_backoff_ns, started_us = nf_wall_us(), began = nf_now_ns();
+    enum cc_next next = CC_EXEC;
+    uint64_t peak = 0;
+    uint32_t attempts = 0;
+    int r = NF_OK;
+    for (bool again = true; again;) {
+        r = take_slots(a, want, slots, deadline, why);
+        if (r != NF_OK)
+            return CC_EXEC;
+        held = NF_MIN(want, slot_count(cc->cfg));
+        memset(&err, 0, sizeof(err));
+        began = nf_now_ns();
+        r = compile_once(a, &peak, &err);
+        attempts++;
+        while (held > 0)
+            lock_host_release(slots[--held]);
+        enum nf_class cls = nf_status_class(r);
+        int64_t allowed = cls == NF_CLASS_TRANSIENT ? cc->cfg->retries : cls == NF_CLASS_INTERNAL ? NF_MIN(cc->cfg->retries, (int64_t)1) : 0;
+        again = r != NF_OK && (int64_t)attempts <= allowed;
+        if (again) {
+            nf_log(NF_LOG_WARNING, "neffcc", "the compile failed and is tried again", "attempt=%u why=%s", attempts, nf_log_quote(err.message));
+            if (r == NF_ENOMEM)
+                want = want == 1 ? 2 : SLOTS_MAX;
+            nf_sleep_ns(backoff);
+            backoff *= 2;
+        }
+    }
+    struct cache_meta meta;
+    fill_meta(a, attempts, started_us, &meta);
+    meta.compile_us = (uint64_t)(nf_now_ns() - began) / 1000;
+    meta.peak_rss_bytes = peak;
+    if (r == NF_OK)
+        return publish(a, &meta, ret_rc, why);
+    struct nf_str log[NF_ARRAY_LEN(a->tail)];
+    size_t lines = tail_of(a, log);
+    enum nf_class cls = nf_status_class(r);
+    if (cls == NF_CLASS_USER || cls == NF_CLASS_INTERNAL) {
+        struct cache_failure f = {.error = err, .cls = cls, .attempts = attempts, .log_tail = log, .log_count = lines};
+        meta.kind = CACHE_KIND_FAILURE;
+        meta.failure = &f;
+        cache_store_remember_failure(a->store, &meta, NULL);
+    }
+    bool ours = err.exit_code == 0 && r != NF_ECOMPILERCRASH && r != NF_ECOMPILETIMEOUT && r != NF_ENOMEM && r != NF_ESIDEFILE;
+    if (ours) {
+        *why = err;                     /* not the compiler's word: let it speak for itself */
+    } else {
+        *ret_rc = cc_replay(cc, &err, log, lines, false);
+        next = CC_DONE;
+    }
+    return next;
+}
+
+enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
+{
+    struct alone a = {.cc = cc};
+    enum cc_next next = CC_EXEC;
+    struct lock_host *lock = NULL;
+    cc->via = "cache";
+    if (!cc->compiler && !cc->cfg->cache_only) {
+        nf_fail(why, NF_ENOCOMPILER, "no compiler");
+        return CC_EXEC;
+    }
+    drv_register();
+    if (open_tiers(&a, why) != NF_OK || identify(&a, why) != NF_OK || make_key(&a, why) != NF_OK)
+        goto out;
+    if (!cc->cfg->disable_cache && look_up(&a, 0, &next, ret_rc, why))
+        goto out;
+    if (cc->cfg->cache_only) {
+        cc->outcome = "miss";
+        fprintf(stderr, "neffcc: cache_only: this graph is not in the cache\n");
+        *ret_rc = nf_status_exit(NF_ENOTFOUND);
+        next = CC_DONE;
+        goto out;
+    }
+    if (lock_host_acquire(a.locks, nf_str_c(a.key), "neffcc " NEFFD_VERSION, cc->cfg->lock_timeout_ns, NULL, NULL, &lock, why) != NF_OK)
+        goto out;
+    if (!cc->cfg->disable_cache && look_up(&a, CACHE_LOOKUP_CLAIMED, &next, ret_rc, why))
+        goto out;
+    a.work_dir = nf_asprintf("%s/work-neffcc-XXXXXX", a.local_dir);
+    if (!mkdtemp(a.work_dir)) {
+        nf_fail_errno(why, errno, "cannot make a working directory in %s", a.local_dir);
+        free(a.work_dir);
+        a.work_dir = NULL;
+        goto out;
+    }
+    next = compile(&a, ret_rc, why);
+out:
+    lock_host_release(lock);
+    if (a.work_dir) {
+        int dir = open(a.local_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (dir >= 0) {
+            nf_remove_tree(dir, strrchr(a.work_dir, '/') + 1);
+            close(dir);
+        }
+        free(a.work_dir);
+    }
+    free(a.artifact);
+    lock_dir_close(a.locks);
+    cache_store_close(a.store);
+    return next;
+}

@@ -1,0 +1,66 @@
+/* cc.h: neffcc, which stands on PATH as neuronx-cc.
+ *
+ *     parse ── not a compile, or not understood ──────────────────────────────> exec the real compiler
+ *       │
+ *     ask (local tier, daemon)  ── answered: file and exit code as neuronx-cc ─> done           via "cache" or "daemon"
+ *       │ no daemon, one that dies, one that cannot
+ *     alone (host lock, slots, cache, driver)  ── the same ────────────────────> done           via "cache"
+ *       │ no usable cache, a graph that cannot be keyed, a lock that is not free in time
+ *     exec the real compiler                                                                    via "exec"
+ *
+ * It never breaks a build: whatever goes wrong on our side ends in the real compiler, run as if we were not there. Only what the
+ * compiler itself says about the graph (and `cache_only`) ends in an error. */
+#ifndef NEFFD_CLIENT_CC_H
+#define NEFFD_CLIENT_CC_H
+
+#include "base/arena.h"
+#include "base/digest.h"
+#include "cache/read.h"
+#include "client/client_internal.h"
+#include "config/config.h"
+#include "pipeline/driver/drv_flags.h"
+
+struct cc_side {
+    const char *name;                  /* "<dir>/<file>" */
+    const char *path;                  /* where it was read */
+    struct nf_buf bytes;
+};
+
+struct cc {
+    int argc;
+    char **argv;
+    struct cfg *cfg;
+    struct nf_arena *arena;
+    char *compiler;                    /* the real one; NULL: there is none */
+    char *self;                        /* this program's file */
+    struct drv_call call;
+    const char *output;
+    struct nf_buf graph;
+    struct pipe_option *options;       /* of the call, and env:NAME */
+    size_t option_count;
+    struct cc_side *side;
+    size_t side_count;
+    int64_t began_ns;
+    FILE *compiler_log;                /* log-neuron-cc.txt; NULL until there is something to say */
+    /* for NEFFCC_LOG */
+    const char *outcome, *via;
+    struct nf_digest key;
+    bool has_key;
+};
+
+enum cc_next { CC_DONE, CC_ALONE, CC_EXEC };
+
+/* Each says how it goes on; *ret_rc is the exit code of CC_DONE. why: what to tell in debug output. */
+enum cc_next cc_ask(struct cc *cc, int *ret_rc, struct nf_error *why);        /* ask.c */
+enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why);      /* alone.c */
+
+/* The artifact becomes the output file (by rename), and the compiler's words are said. NF_EIO and the like. */
+int cc_deliver(struct cc *cc, int fd, uint64_t bytes, struct nf_error *err);
+/* What a failed compile says on stderr: the lines of its log, then its error. Returns the exit code that neuronx-cc would have had. */
+int cc_replay(struct cc *cc, const struct nf_error *err, const struct nf_str *log, size_t lines, bool remembered);
+/* A line for log-neuron-cc.txt. */
+void cc_log_line(struct cc *cc, struct nf_str line);
+/* Reads the kernel files that the graph names. NF_ESIDEFILE. */
+int cc_side_files(struct cc *cc, struct nf_error *err);
+
+#endif

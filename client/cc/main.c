@@ -1,0 +1,344 @@
+#include "client/cc/cc.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "pipeline/driver/driver.h"
+#include "pipeline/driver/drv_side.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#define ACTIVE "NEFFCC_ACTIVE" /* set for the real compiler, so that a wrapper that finds us again is not led round in circles */
+
+/* ------------------------------------------------------------------------------------------------------- NEFFCC_LOG */
+
+static void json_text(struct nf_buf *b, const char *s)
+{
+    struct nf_buf clean = NF_BUF_INIT;
+    for (const unsigned char *p = (const unsigned char *)s; *p; p++) {
+        if (*p == '"' || *p == '\\')
+            nf_buf_addf(&clean, "\\%c", *p);
+        else if (*p < ' ')
+            nf_buf_addf(&clean, "\\u%04x", *p);
+        else
+            nf_buf_add_char(&clean, (char)*p);
+    }
+    nf_buf_add_char(b, '"');
+    if (clean.data && nf_utf8_valid(nf_buf_str(&clean)))
+        nf_buf_add_str(b, nf_buf_str(&clean));
+    else
+        for (size_t i = 0; i < clean.len; i++)        /* bytes that are no text: one by one */
+            if ((unsigned char)clean.data[i] < 0x80)
+                nf_buf_add_char(b, clean.data[i]);
+            else
+                nf_buf_addf(b, "\\u%04x", (unsigned char)clean.data[i]);
+    nf_buf_add_char(b, '"');
+    nf_buf_done(&clean);
+}
+
+static void write_log(const struct cc *cc, int rc)
+{
+    const char *path = cc->cfg ? cc->cfg->neffcc_log : getenv("NEFFCC_LOG");
+    if (!path || !path[0])
+        return;
+    struct nf_buf b = NF_BUF_INIT;
+    char hex[NF_DIGEST_HEX] = "";
+    if (cc->has_key)
+        nf_digest_hex(&cc->key, hex);
+    nf_buf_add_c(&b, "{\"argv\":[");
+    for (int i = 0; i < cc->argc; i++) {
+        if (i)
+            nf_buf_add_char(&b, ',');
+        json_text(&b, cc->argv[i]);
+    }
+    nf_buf_addf(&b, "],\"outcome\":\"%s\",\"canonical_key\":\"%s\",\"rc\":%d,\"total_us\":%lld,\"via\":\"%s\"}\n", cc->outcome, hex, rc,
+                (long long)(nf_now_ns() - cc->began_ns) / 1000, cc->via);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd >= 0) {
+        (void)!write(fd, b.data, b.len);               /* one write a line; a log that cannot be written breaks no build */
+        close(fd);
+    }
+    nf_buf_done(&b);
+}
+
+/* ------------------------------------------------------------------------------------------------------ the real one */
+
+static volatile pid_t child;
+
+static void pass_on(int sig)
+{
+    if (child > 0)
+        kill(child, sig);
+}
+
+/* With a log to write, we must see it end; else it takes our place. */
+_Noreturn static void exec_real(struct cc *cc, const char *why)
+{
+    cc->via = "exec";
+    if (!cc->compiler) {
+        fprintf(stderr, "neffcc: the real compiler cannot be found%s%s\nhint: install neuronx-cc, or name it with NEFFD_NEURONX_CC\n",
+                why && why[0] ? ", and it is needed: " : "", why ? why : "");
+        write_log(cc, 127);
+        exit(127);
+    }
+    setenv(ACTIVE, "1", 1);
+    char *name = cc->argv[0];
+    cc->argv[0] = cc->compiler;
+    const char *log = cc->cfg ? cc->cfg->neffcc_log : getenv("NEFFCC_LOG");
+    int e = 0;
+    if (log && log[0]) {
+        struct sigaction act = {.sa_handler = pass_on};
+        static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+        for (size_t i = 0; i < NF_ARRAY_LEN(signals); i++)
+            sigaction(signals[i], &act, NULL);
+        posix_spawnattr_t attr;
+        sigset_t standard;
+        sigemptyset(&standard);
+        for (size_t i = 0; i < NF_ARRAY_LEN(signals); i++)
+            sigaddset(&standard, signals[i]);
+        posix_spawnattr_init(&attr);
+        posix_spawnattr_setsigdefault(&attr, &standard);
+        posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF);
+        pid_t pid = 0;
+        e = posix_spawn(&pid, cc->compiler, NULL, &attr, cc->argv, environ);
+        if (e == 0) {
+            child = pid;
+            int status = 0;
+            while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+                ;
+            cc->argv[0] = name;
+            int rc = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+            write_log(cc, rc);
+            if (WIFSIGNALED(status)) {
+                signal(WTERMSIG(status), SIG_DFL);
+                raise(WTERMSIG(status));
+            }
+            exit(rc);
+        }
+    } else {
+        execve(cc->compiler, cc->argv, environ);
+        e = errno;
+    }
+    cc->argv[0] = name;
+    fprintf(stderr, "neffcc: cannot start %s: %s\n", cc->compiler, strerror(e));
+    write_log(cc, 126);
+    exit(126);
+}
+
+/* ------------------------------------------------------------------------------------------------------- what is said */
+
+void cc_log_line(struct cc *cc, struct nf_str line)
+{
+    if (!cc->compiler_log) {
+        cc->compiler_log = fopen(cc->call.logfile ? cc->call.logfile : "log-neuron-cc.txt", "we");
+        if (!cc->compiler_log)
+            return;
+    }
+    fwrite(line.data, 1, line.len, cc->compiler_log);
+    putc('\n', cc->compiler_log);
+}
+
+static int copy_bytes(int from, int to, uint64_t bytes)
+{
+    off_t at = 0;
+    while ((uint64_t)at < bytes) {                     /* shares the blocks where the file system can */
+        size_t want = (size_t)NF_MIN(bytes - (uint64_t)at, (uint64_t)1 << 30);
+        ssize_t n = copy_file_range(from, &at, to, NULL, want, 0);
+        if (n <= 0)
+            break;
+    }
+    char buf[65536];
+    while ((uint64_t)at < bytes) {
+        ssize_t n = pread(from, buf, (size_t)NF_MIN(bytes - (uint64_t)at, (uint64_t)sizeof(buf)), at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n == 0 ? NF_ECORRUPT : nf_status_from_errno(errno);
+        int r = nf_fd_write_all(to, buf, (size_t)n);
+        if (r != NF_OK)
+            return r;
+        at += n;
+    }
+    return NF_OK;
+}
+
+int cc_deliver(struct cc *cc, int fd, uint64_t bytes, struct nf_error *err)
+{
+    /* A temporary beside it, so that whoever looks sees nothing or all of it. */
+    char *tmp = nf_asprintf("%s.neffcc-%d", cc->output, (int)getpid());
+    int out = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666), r = NF_OK;
+    struct stat st;
+    bool special = stat(cc->output, &st) == 0 && !S_ISREG(st.st_mode);
+    if (special && out >= 0) {                         /* /dev/stdout and the like */
+        close(out);
+        unlink(tmp);
+        out = open(cc->output, O_WRONLY | O_CLOEXEC);
+    }
+    if (out < 0)
+        r = nf_fail_errno(err, errno, "cannot write %s", cc->output);
+    if (r == NF_OK) {
+        r = copy_bytes(fd, out, bytes);
+        if (close(out) < 0 && r == NF_OK)
+            r = nf_status_from_errno(errno);
+        if (r == NF_OK && !special && rename(tmp, cc->output) < 0)
+            r = nf_status_from_errno(errno);
+        if (r != NF_OK) {
+            unlink(tmp);
+            nf_fail(err, r, "cannot write %s: %s", cc->output, nf_status_text(r));
+        }
+    }
+    free(tmp);
+    if (r == NF_OK) {
+        cc_log_line(cc, nf_str_c(nf_arena_printf(cc->arena, "neffcc: %s", cc->outcome)));
+        fputs(".\nCompiler status PASS\n", stdout);
+        fflush(stdout);
+    }
+    return r;
+}
+
+int cc_replay(struct cc *cc, const struct nf_error *err, const struct nf_str *log, size_t lines, bool remembered)
+{
+    for (size_t i = 0; i < lines; i++) {
+        fprintf(stderr, "%.*s\n", (int)NF_MIN(log[i].len, (size_t)65536), log[i].data ? log[i].data : "");
+        cc_log_line(cc, log[i]);
+    }
+    fprintf(stderr, "neffcc: %s%s\n", remembered ? "remembered: " : "", err->message);
+    if (err->hint[0])
+        fprintf(stderr, "hint: %s\n", err->hint);
+    cc->outcome = remembered ? "failure_from_cache" : "failed";
+    if (err->exit_code < 0)
+        return 128 - err->exit_code;
+    return err->exit_code > 0 && err->exit_code < 256 ? err->exit_code : err->code == NF_ECOMPILETIMEOUT ? 124 : 70;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- input */
+
+int cc_side_files(struct cc *cc, struct nf_error *err)
+{
+    const struct nf_str *paths;
+    size_t n = drv_side_paths(nf_buf_str(&cc->graph), cc->arena, &paths);
+    cc->side = NF_NEW_ARRAY(cc->arena, struct cc_side, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        char name[512];
+        if (!drv_side_name(paths[i], name, sizeof(name)))
+            continue;
+        const char *path = nf_arena_strn(cc->arena, paths[i].data, paths[i].len);
+        bool twice = false;
+        for (size_t k = 0; k < cc->side_count; k++)
+            twice = twice || strcmp(cc->side[k].name, name) == 0;
+        if (twice)
+            continue;
+        struct cc_side *s = &cc->side[cc->side_count];
+        /* As the compiler looks: where it was traced, then below the working directory. */
+        const char *places[] = {path, name};
+        int r = NF_ENOTFOUND;
+        for (size_t k = 0; k < 2 && r != NF_OK; k++) {
+            r = nf_file_read(places[k], cc->cfg->max_side_bytes, &s->bytes, NULL);
+            s->path = nf_arena_printf(cc->arena, "%s", places[k]);
+        }
+        if (r != NF_OK) {
+            nf_fail(err, NF_ESIDEFILE, "the graph needs the kernel file %s, which is neither there nor at ./%s", path, name);
+            nf_error_hint(err, "trace again, or put the file back; a temporary directory may have been cleaned");
+            return NF_ESIDEFILE;
+        }
+        s->name = nf_arena_printf(cc->arena, "%s", name);
+        cc->side_count++;
+    }
+    return NF_OK;
+}
+
+static void take_options(struct cc *cc)
+{
+    size_t n = cc->call.option_count, env = 0;
+    const char *const *names = drv_env_names();
+    while (names[env])
+        env++;
+    cc->options = NF_NEW_ARRAY(cc->arena, struct pipe_option, n + env + 1);
+    if (n)
+        memcpy(cc->options, cc->call.options, n * sizeof(*cc->options));
+    for (size_t i = 0; i < env; i++) {
+        const char *v = getenv(names[i]);
+        if (v)
+            cc->options[n++] = (struct pipe_option){nf_arena_printf(cc->arena, "env:%s", names[i]), nf_str_c(v)};
+    }
+    cc->option_count = n;
+}
+
+/* NULL: it can be handled here; else why not. */
+static const char *prepare(struct cc *cc, struct nf_error *err)
+{
+    if (cc->call.strange)
+        return cc->call.strange;
+    if (!cc->call.target)
+        return "no target is given";
+    if (!rt_target_is_neuron(nf_str_c(cc->call.target)))
+        return "the target is not one of Neuron's";
+    cc->output = cc->call.output ? cc->call.output : "file.neff";
+    if (nf_file_read(cc->call.input, cc->cfg->max_input, &cc->graph, err) != NF_OK)
+        return "the graph cannot be read";
+    if (cc->graph.len == 0)
+        return "the graph is empty";
+    take_options(cc);
+    for (size_t i = 0; i < cc->option_count; i++)
+        if (!nf_utf8_valid(cc->options[i].value) || !nf_utf8_valid(nf_str_c(cc->options[i].name)))
+            return "an argument is not UTF-8";
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    struct cc cc = {.argc = argc, .argv = argv, .began_ns = nf_now_ns(), .outcome = "passed_through", .via = "exec"};
+    struct nf_error err = {0};
+    struct nf_buf path = NF_BUF_INIT;
+    cc.arena = nf_arena_new(0);
+    cc.self = realpath("/proc/self/exe", NULL);
+    char *no_args[] = {argv[0], NULL};
+    if (cfg_load(&(struct cfg_sources){.program = "neffcc", .argc = 1, .argv = no_args}, &cc.cfg, &err) != NF_OK) {
+        nf_error_print("neffcc", &err);               /* and go on: a build is no place to die of a typing error */
+        cc.cfg = NULL;
+    }
+    if (drv_find(cc.cfg, cc.self, &path, &err) == NF_OK)
+        cc.compiler = nf_buf_take(&path);
+    if (!cc.cfg || getenv(ACTIVE))
+        exec_real(&cc, err.message);
+    static const enum nf_log_level levels[] = {NF_LOG_ERROR, NF_LOG_WARNING, NF_LOG_INFO, NF_LOG_DEBUG};
+    nf_log_open(NULL, levels[cc.cfg->client_log_level & 3], false, NULL);
+    signal(SIGPIPE, SIG_IGN);
+
+    struct nf_error why = {0};
+    if (drv_call_parse(argc - 1, argv + 1, cc.arena, &cc.call, &why) != NF_OK)
+        exec_real(&cc, why.message);
+    const char *cannot = prepare(&cc, &why);
+    if (cannot)
+        exec_real(&cc, cannot);
+    int rc = 70;
+    if (cc_side_files(&cc, &why) != NF_OK) {
+        cc.via = "cache";
+        rc = cc_replay(&cc, &why, NULL, 0, false);
+        write_log(&cc, rc);
+        return rc;
+    }
+    enum cc_next next = cc_ask(&cc, &rc, &why);
+    if (next == CC_ALONE) {
+        nf_log(NF_LOG_INFO, "neffcc", "going on without a daemon", "why=%s", nf_log_quote(why.message));
+        memset(&why, 0, sizeof(why));
+        next = cc_alone(&cc, &rc, &why);
+    }
+    if (next == CC_EXEC) {
+        nf_log(NF_LOG_INFO, "neffcc", "going on with the real compiler", "why=%s", nf_log_quote(why.message));
+        cc.outcome = "passed_through";
+        exec_real(&cc, why.message);
+    }
+    if (cc.compiler_log)
+        fclose(cc.compiler_log);
+    write_log(&cc, rc);
+    return rc;                                         /* memory goes with the process */
+}
