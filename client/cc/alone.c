@@ -425,7 +425,12 @@ enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
         next = CC_DONE;
         goto out;
     }
-    if (lock_host_acquire(a.locks, nf_str_c(a.key), "neffcc " NEFFD_VERSION, cc->cfg->lock_timeout_ns, NULL, NULL, &lock, why) != NF_OK)
+    int r = lock_host_acquire(a.locks, nf_str_c(a.key), "neffcc " NEFFD_VERSION, cc->cfg->lock_timeout_ns, NULL, NULL, &lock, why);
+    if (r == NF_ELOCKTIMEOUT) {          /* the holder is alive and compiles just this: see ask.c */
+        *ret_rc = cc_replay(cc, why, NULL, 0, false);
+        next = CC_DONE;
+    }
+    if (r != NF_OK)
         goto out;
     if (!cc->cfg->disable_cache && look_up(&a, CACHE_LOOKUP_CLAIMED, &next, ret_rc, why))
         goto out;

@@ -100,10 +100,14 @@ enum cc_next cc_ask(struct cc *cc, int *ret_rc, struct nf_error *why)
         err.exit_code = answer.failed->exit_code;
         *ret_rc = cc_replay(cc, &err, log, answer.failed->n_log_tail, answer.failed->from_cache);
         next = CC_DONE;
+    } else if (err.code == NF_ELOCKTIMEOUT) {
+        /* The holder is alive and compiles just this. Starting another one would end in as many compiles as there are waiters. */
+        *ret_rc = cc_replay(cc, &err, NULL, 0, false);
+        next = CC_DONE;
     } else {
         *why = err;
-        /* Another lock wait would end as this one did; and what the daemon cannot key, we cannot either. */
-        next = err.code == NF_ELOCKTIMEOUT || err.code == NF_EGRAPH || err.code == NF_EUNSUPPORTED || err.code == NF_ELIMIT ? CC_EXEC : CC_ALONE;
+        /* What the daemon cannot key, we cannot either. */
+        next = err.code == NF_EGRAPH || err.code == NF_EUNSUPPORTED || err.code == NF_ELIMIT ? CC_EXEC : CC_ALONE;
     }
     cl_answer_done(&answer);
     neffd_client_close(client);

@@ -5,11 +5,11 @@
  *     ask (local tier, daemon)  ── answered: file and exit code as neuronx-cc ─> done           via "cache" or "daemon"
  *       │ no daemon, one that dies, one that cannot
  *     alone (host lock, slots, cache, driver)  ── the same ────────────────────> done           via "cache"
- *       │ no usable cache, a graph that cannot be keyed, a lock that is not free in time
+ *       │ no usable cache, a graph that cannot be keyed
  *     exec the real compiler                                                                    via "exec"
  *
  * It never breaks a build: whatever goes wrong on our side ends in the real compiler, run as if we were not there. Only what the
- * compiler itself says about the graph (and `cache_only`) ends in an error. */
+ * compiler itself says about the graph, a lock that its live holder does not free in time, and `cache_only` end in an error. */
 #ifndef NEFFD_CLIENT_CC_H
 #define NEFFD_CLIENT_CC_H
 

@@ -1,0 +1,779 @@
+#!/usr/bin/env python3
+# tests/run: timeout=900
+"""neffcc in neuronx-cc's place, with and without a daemon; the faults that users of other caches have reported, each under the name of
+its kind. The compiler is tests/fake-neuronx-cc, whose own log counts its starts."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import shutil
+import threading
+import time
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("TEST_BUILD") or os.environ.get("NEFFD_BUILD") or os.path.join(ROOT, "build")
+NEFFCC, NEFFD, NEFFCTL = (os.path.join(BUILD, "bin", n) for n in ("neffcc", "neffd", "neffctl"))
+FAKE = os.path.join(BUILD, "tests", "fake-neuronx-cc", "fake-neuronx-cc")
+SLOW = 10 if os.environ.get("TEST_SANITIZE") else 1
+
+
+def graph(n=1, name="x", where=""):
+    lines = [f"module @m_{name} {{", f"  func.func public @main(%{name}: tensor<4xf32>) -> tensor<4xf32> {{"]
+    last = f"%{name}"
+    for i in range(n):
+        lines.append(f"    %{name}{i} = stablehlo.multiply {last}, %{name} : tensor<4xf32>{where}")
+        last = f"%{name}{i}"
+    return "\n".join(lines + [f"    return {last} : tensor<4xf32>", "  }", "}", ""])
+
+
+def hlo_proto(tag="m"):
+    """As much of a HloModuleProto as tells its kind."""
+    def field(n, data):
+        return bytes([n << 3 | 2, len(data)]) + data
+    return field(1, tag.encode()) + field(2, b"main") + field(3, field(1, b"main"))
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="neffcc-test-")
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.work = self.path("w")
+        for d in ("w", "bin", "real"):
+            os.mkdir(self.path(d))
+        os.symlink(NEFFCC, self.path("bin/neuronx-cc"))
+        os.symlink(FAKE, self.path("real/neuronx-cc"))
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("NEFF", "TORCH_NEURONX", "NEURON", "FAKE_", "XLA_", "NKI_"))}
+        self.env.update(PATH=f"{self.path('bin')}:{self.path('real')}:{os.environ['PATH']}", NEFFD_SOCKET=self.path("s"),
+                        TORCH_NEURONX_NEFF_CACHE_DIR=self.path("shared"), TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR=self.path("local"),
+                        FAKE_NEURONX_CC_LOG=self.path("cc.log"), FAKE_NEURONX_CC_FILE=self.path("act"), FAKE_NEURONX_CC_RULES=self.path("rules"),
+                        NEFFCC_LOG=self.path("neffcc.log"), NEFFD_RETRY_BACKOFF="0", NEFFD_CONFIG="", NEFFD_COMPILE_SLOTS="4", TMPDIR=self.dir)
+        self.env.pop("NEFFD_CONFIG")
+        self.act("ok")
+        self.write("m.mlir", graph())
+        self.daemon = None
+
+    # ---------------------------------------------------------------------------------------------------------- tools
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def write(self, name, text):
+        path = os.path.join(self.work, name)
+        with open(path, "wb") as f:
+            f.write(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def act(self, actions, rules=""):
+        for name, text in (("act", actions + "\n"), ("rules", rules)):
+            with open(self.path(name) + ".new", "w") as f:
+                f.write(text)
+            os.rename(self.path(name) + ".new", self.path(name))
+
+    def args(self, file="m.mlir", target="trn2", out="o.neff", more=()):
+        return ["neuronx-cc", "compile", file, "--framework", "XLA", "--target", target, "--output", out, *more]
+
+    def start(self, args, **env):
+        return subprocess.Popen(args, cwd=env.pop("cwd", self.work), env={**self.env, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def cc(self, *a, timeout=60, **k):
+        env = {n: k.pop(n) for n in list(k) if n.isupper()}
+        cwd = k.pop("cwd", self.work)
+        p = subprocess.run(self.args(*a, **k), cwd=cwd, env={**self.env, **env}, capture_output=True, timeout=timeout * SLOW)
+        p.out, p.err = p.stdout.decode("utf-8", "replace"), p.stderr.decode("utf-8", "replace")
+        return p
+
+    def ok(self, *a, **k):
+        p = self.cc(*a, **k)
+        self.assertEqual(p.returncode, 0, p.err)
+        return p
+
+    def neff(self, name="o.neff"):
+        with open(os.path.join(self.work, name), "rb") as f:
+            data = f.read()
+        self.assertGreater(len(data), 1024)
+        self.assertEqual(int.from_bytes(data[16:24], "little"), len(data) - 1024)
+        return data
+
+    def events(self, kind="start"):
+        try:
+            with open(self.path("cc.log")) as f:
+                return [e for e in map(json.loads, f) if e["event"] == kind]
+        except FileNotFoundError:
+            return []
+
+    @property
+    def compiles(self):
+        return len(self.events())
+
+    def calls(self):
+        with open(self.path("neffcc.log")) as f:
+            return [json.loads(line) for line in f]
+
+    def last(self):
+        return self.calls()[-1]
+
+    def start_daemon(self, *more, **env):
+        with open(self.path("neffd.log"), "ab") as log:
+            self.daemon = subprocess.Popen([NEFFD, *more], env={**self.env, **env}, stdout=log, stderr=log)
+        self.addCleanup(self.stop_daemon, signal.SIGKILL)
+        subprocess.run([NEFFCTL, "ping", "--wait", "20"], env=self.env, check=True, capture_output=True)
+        return self.daemon
+
+    def stop_daemon(self, sig=signal.SIGTERM):
+        if self.daemon:
+            if self.daemon.poll() is None:
+                self.daemon.send_signal(sig)
+            self.daemon.wait(30)
+            self.daemon = None
+
+    def wait_for(self, what, seconds=20):
+        end = time.time() + seconds * SLOW
+        while not what():
+            self.assertLess(time.time(), end, "waited too long")
+            time.sleep(0.01)
+
+    def entries(self, tier="local", suffix=".neff"):
+        found = []
+        for base, _, names in os.walk(os.path.join(self.path(tier), "entries")):
+            found += [os.path.join(base, n) for n in names if n.endswith(suffix)]
+        return found
+
+    def both(self, test):
+        """Without a daemon, then with one and empty directories."""
+        with self.subTest("no daemon"):
+            test()
+        self.reset()
+        self.start_daemon()
+        with self.subTest("daemon"):
+            test()
+
+    def reset(self):
+        self.stop_daemon(signal.SIGKILL)
+        for name in ("shared", "local"):
+            shutil.rmtree(self.path(name), ignore_errors=True)
+        for name in os.listdir(self.dir):
+            if name.startswith(("cc.log", "neffcc.log")):
+                os.unlink(self.path(name))
+        self.act("ok")
+
+
+class InItsPlace(Case):
+    def test_other_commands_pass_through(self):
+        real = lambda *a: subprocess.run([FAKE, *a], cwd=self.work, env=self.env, capture_output=True)
+        for a in (["--version"], ["list-operators", "--framework", "XLA"], ["bogus", "--x"], ["compile"], [], ["--help"], ["compile", "--help"]):
+            p = subprocess.run(["neuronx-cc", *a], cwd=self.work, env=self.env, capture_output=True)
+            r = real(*a)
+            self.assertEqual((p.returncode, p.stdout, p.stderr), (r.returncode, r.stdout, r.stderr), a)
+        self.assertEqual(self.last()["via"], "exec")
+
+    def test_a_hit_is_a_hit(self):
+        def test():
+            first = self.ok(out="a.neff")
+            self.assertIn("Compiler status PASS", first.out)
+            second = self.ok(out="b.neff")
+            self.assertIn("Compiler status PASS", second.out)
+            self.assertEqual(self.neff("a.neff"), self.neff("b.neff"))
+            self.assertEqual(self.compiles, 1)
+            self.assertEqual([c["outcome"] for c in self.calls()], ["compiled", "hit_local"])
+            self.assertRegex(self.last()["canonical_key"], "^[0-9a-f]{64}$")
+            self.assertTrue(os.path.exists(os.path.join(self.work, "log-neuron-cc.txt")))
+        self.both(test)
+
+    def test_a_renamed_twin_hits(self):
+        def test():
+            self.write("t.mlir", graph(name="other"))
+            self.ok()
+            self.ok("t.mlir")
+            self.assertEqual(self.compiles, 1)
+        self.both(test)
+
+    def test_hlo_protobuf_and_bytecode_are_served(self):
+        def test():
+            for name, data in (("m.hlo.pb", hlo_proto()), ("m.bc", b"ML\xefR" + bytes(range(64)))):
+                self.write(name, data)
+                before = self.compiles
+                self.ok(name)
+                self.ok(name)
+                self.assertEqual(self.compiles, before + 1, name)
+            self.assertEqual(self.events()[0]["argv"][2].rsplit("/", 1)[1], "module.hlo.pb")
+        self.both(test)
+
+    def test_what_one_made_the_other_finds(self):
+        self.ok()
+        self.start_daemon()
+        self.ok()
+        self.ok(more=["-O1"])
+        self.stop_daemon()
+        self.ok(more=["-O1"])
+        self.assertEqual(self.compiles, 2)
+        self.assertEqual([c["via"] for c in self.calls()], ["cache", "cache", "daemon", "cache"])
+
+    def test_the_default_output_is_file_neff(self):
+        subprocess.run(["neuronx-cc", "compile", "m.mlir", "--framework=XLA", "--target=trn1"], cwd=self.work, env=self.env, check=True, capture_output=True)
+        self.neff("file.neff")
+
+    def test_a_compile_error_has_the_compilers_code_and_words(self):
+        def test():
+            self.act("fail:70")
+            for remembered in (False, True):
+                p = self.cc()
+                self.assertEqual(p.returncode, 70)
+                self.assertIn("NCC_EVRF001", p.err)
+                self.assertIn("hint:", p.err)
+                self.assertFalse(os.path.exists(os.path.join(self.work, "o.neff")))
+                self.assertEqual(self.last()["outcome"], "failure_from_cache" if remembered else "failed")
+            self.assertEqual(self.compiles, 1)
+        self.both(test)
+
+    def test_cache_only_never_compiles(self):
+        def test():
+            p = self.cc(NEFFD_CACHE_ONLY="1")
+            self.assertEqual(p.returncode, 3, p.err)
+            self.assertEqual(self.compiles, 0)
+            self.ok()
+            self.ok(NEFFD_CACHE_ONLY="1")
+            self.assertEqual(self.compiles, 1)
+        self.both(test)
+
+    def test_the_output_may_be_a_pipe(self):
+        p = self.cc(out="/dev/stderr")
+        self.assertEqual(p.returncode, 0)
+        self.assertGreater(len(p.stderr), 1024)
+
+    def test_a_wrapper_that_finds_us_again_is_not_led_in_circles(self):
+        os.unlink(self.path("real/neuronx-cc"))
+        with open(self.path("real/neuronx-cc"), "w") as f:
+            f.write(f'#!/bin/sh\n[ "$1" = compile ] && [ -z "$AGAIN" ] && AGAIN=1 exec neuronx-cc "$@"\nexec {FAKE} "$@"\n')
+        os.chmod(self.path("real/neuronx-cc"), 0o755)
+        p = self.cc(timeout=20, TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR="/proc/none", TMPDIR="/proc/none")
+        self.assertEqual(p.returncode, 0, p.err)
+
+
+class NeverBreaksABuild(Case):
+    def test_no_usable_cache(self):
+        """No directory can be written: the real compiler runs."""
+        self.ok(TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR="/proc/none", TORCH_NEURONX_NEFF_CACHE_DIR="/proc/none", TMPDIR="/proc/none")
+        self.assertEqual(self.last()["via"], "exec")
+        self.neff()
+
+    def test_a_graph_that_cannot_be_read(self):
+        self.write("m.mlir", "module { this is no program }")
+        self.ok()
+        self.assertEqual(self.last()["via"], "exec")
+
+    def test_flags_that_are_not_understood(self):
+        self.ok(more=["-q"])
+        self.assertEqual(self.last()["via"], "exec")
+
+    def test_a_broken_configuration(self):
+        p = self.cc(NEFFD_RETRIES="many")
+        self.assertEqual(p.returncode, 0, p.err)
+        self.assertIn("retries", p.err)
+
+    def test_no_compiler_at_all(self):
+        os.unlink(self.path("real/neuronx-cc"))
+        p = self.cc()
+        self.assertEqual(p.returncode, 127)
+        self.assertIn("hint:", p.err)
+
+    def test_a_compiler_that_does_not_start(self):
+        os.unlink(self.path("real/neuronx-cc"))
+        with open(self.path("real/neuronx-cc"), "w") as f:
+            f.write("#!/nonexistent\n")
+        os.chmod(self.path("real/neuronx-cc"), 0o755)
+        self.assertEqual(self.cc().returncode, 126)
+
+    def test_the_daemon_dies_midway(self):
+        self.start_daemon()
+        self.act("slow:3")
+        p = self.start(self.args())
+        self.wait_for(lambda: self.compiles == 1)
+        self.act("ok")
+        self.daemon.kill()
+        out, err = p.communicate(timeout=60 * SLOW)
+        self.assertEqual(p.returncode, 0, err)
+        self.neff()
+        self.assertEqual(self.last()["via"], "cache")
+
+    def test_a_daemon_that_drains(self):
+        self.start_daemon()
+        self.act("slow:2")
+        other = self.start(self.args(out="x.neff"))
+        self.wait_for(lambda: self.compiles == 1)
+        self.daemon.terminate()
+        self.act("ok")
+        self.write("n.mlir", graph(3))
+        self.ok("n.mlir")
+        other.communicate(timeout=60 * SLOW)
+        self.assertEqual(other.returncode, 0)
+
+    def test_a_local_directory_of_somebody_else(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        self.ok()
+        for d in (self.dir, self.work):
+            os.chmod(d, 0o777)
+        drop = lambda: (os.setgroups([]), os.setgid(65534), os.setuid(65534))
+        for i in range(2):
+            p = subprocess.run(self.args(out="n.neff"), cwd=self.work, env=self.env, capture_output=True, preexec_fn=drop)
+            self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertLessEqual(self.compiles, 2)           # its second call hits, wherever it kept the first
+
+    def test_a_read_only_shared_tier(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        self.ok()
+        shutil.rmtree(self.path("local"))
+        if subprocess.run(["mount", "--bind", self.path("shared"), self.path("shared")], capture_output=True).returncode != 0:
+            self.skipTest("cannot mount")
+        try:
+            subprocess.run(["mount", "-o", "remount,ro,bind", self.path("shared")], check=True, capture_output=True)
+            self.ok(out="b.neff")
+            self.assertEqual(self.compiles, 1)
+            self.assertEqual(self.last()["outcome"], "hit_shared")
+            self.ok(more=["-O1"])
+            self.ok(more=["-O1"])
+            self.assertEqual(self.compiles, 2)
+        finally:
+            subprocess.run(["umount", self.path("shared")])
+
+    def test_a_full_disk(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        for name in ("local", "shared"):
+            os.mkdir(self.path(name))
+            if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "none", self.path(name)], capture_output=True).returncode != 0:
+                self.skipTest("cannot mount")
+            self.addCleanup(subprocess.run, ["umount", self.path(name)])
+        self.write("m.mlir", graph(200))
+        self.ok()
+        self.neff()
+        self.assertEqual(self.compiles, 1)
+
+
+class Locks(Case):
+    """Reported under L."""
+
+    def test_existence_lock_without_liveness(self):
+        """A killed holder leaves its file; the next must start at once."""
+        self.act("slow:30")
+        first = self.start(self.args())
+        self.wait_for(lambda: self.compiles == 1)
+        second = self.start(self.args(out="b.neff"))
+        time.sleep(0.3)
+        self.act("ok")
+        first.kill()
+        t = time.time()
+        second.communicate(timeout=60 * SLOW)
+        self.assertEqual(second.returncode, 0)
+        self.assertLess(time.time() - t, 2 * SLOW)
+        self.assertEqual(self.compiles, 2)
+        first.communicate()
+
+    def test_stale_lock_files_without_holder(self):
+        self.ok()
+        key = self.last()["canonical_key"]
+        shutil.rmtree(self.path("local/entries"))
+        shutil.rmtree(self.path("shared/entries"))
+        with open(self.path(f"local/locks/{key}"), "w") as f:
+            f.write("epoch 3\npid 999999\nsince_us 1\nhost gone\nwhat neffcc\n")
+        t = time.time()
+        self.ok()
+        self.assertLess(time.time() - t, 3 * SLOW)
+
+    def test_lock_survives_a_killed_process_group(self):
+        """Holder and compiler die together, as under a cgroup's OOM kill; the key compiles again."""
+        self.act("slow:30")
+        p = subprocess.Popen(self.args(), cwd=self.work, env=self.env, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.wait_for(lambda: self.compiles == 1)
+        os.kill(self.events()[0]["pid"], signal.SIGKILL)
+        os.killpg(p.pid, signal.SIGKILL)
+        p.wait()
+        self.act("ok")
+        self.ok()
+
+    def test_lock_taken_for_hits(self):
+        self.ok()
+        key = self.last()["canonical_key"]
+        with open(self.path(f"local/locks/{key}"), "a") as f:
+            import fcntl
+            fcntl.flock(f, fcntl.LOCK_EX)
+            self.ok(timeout=10)
+        self.assertEqual(self.last()["outcome"], "hit_local")
+
+    def test_time_out_breaks_a_live_lock(self):
+        self.act("slow:5")
+        first = self.start(self.args())
+        self.wait_for(lambda: self.compiles == 1)
+        waiters = [self.start(self.args(out=f"w{i}.neff"), TORCH_NEURONX_NEFF_CACHE_LOCK_TIMEOUT="1") for i in range(8)]
+        for w in waiters:
+            out, err = w.communicate(timeout=60 * SLOW)
+            self.assertNotEqual(w.returncode, 0)
+            self.assertIn(b"is held by pid", err)
+        self.assertEqual(self.compiles, 1)
+        first.communicate(timeout=60 * SLOW)
+        self.assertEqual(first.returncode, 0)
+        self.assertEqual(self.compiles, 1)
+
+    def test_coarse_lock(self):
+        """Different keys compile side by side."""
+        for i in range(2):
+            self.write(f"g{i}.mlir", graph(i + 2))
+        self.act("slow:2")
+        both = [self.start(self.args(f"g{i}.mlir", out=f"g{i}.neff")) for i in range(2)]
+        for p in both:
+            p.communicate(timeout=60 * SLOW)
+            self.assertEqual(p.returncode, 0)
+        starts, ends = (sorted(e["time_ns"] for e in self.events(k)) for k in ("start", "end"))
+        self.assertLess(starts[1], ends[0])
+
+    def test_skewed_completion(self):
+        """All who wait have the answer within a second of each other."""
+        self.act("slow:2")
+        times = []
+
+        def run(i):
+            p = self.start(self.args(out=f"s{i}.neff"))
+            p.communicate(timeout=120 * SLOW)
+            times.append((time.time(), p.returncode))
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(16)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        self.assertEqual({rc for _, rc in times}, {0})
+        self.assertLess(max(t for t, _ in times) - min(t for t, _ in times), 1 * SLOW)
+        self.assertEqual(self.compiles, 1)
+
+
+class Artifacts(Case):
+    """Reported under C."""
+
+    def test_readers_see_partial_files(self):
+        self.act("slow:0.5")
+        p = self.start(self.args())
+        path = os.path.join(self.work, "o.neff")
+        while p.poll() is None:
+            if os.path.exists(path):
+                self.neff()
+        p.communicate()
+        self.neff()
+
+    def test_result_handed_off_after_success(self):
+        def test():
+            for i, a in enumerate(("late:400", "elsewhere", "rename")):
+                self.act(a)
+                self.ok(more=[f"--x={i}"], out=f"o{i}.neff")
+                self.neff(f"o{i}.neff")
+        self.both(test)
+
+    def test_index_says_done_but_the_file_is_gone(self):
+        def test():
+            self.ok()
+            for tier in ("local", "shared"):
+                for f in self.entries(tier):
+                    os.unlink(f)
+            self.ok(out="b.neff")
+            self.neff("b.neff")
+            self.assertEqual(self.compiles, 2)
+        self.both(test)
+
+    def test_bad_output_accepted(self):
+        def test():
+            for a in ("none", "empty", "cut:1023", "cut:5000", "header", "badsize", "link"):
+                self.act(a)
+                p = self.cc(more=[f"--x={a}"])
+                self.assertNotEqual(p.returncode, 0, a)
+                self.assertFalse(os.path.exists(os.path.join(self.work, "o.neff")), a)
+            self.assertEqual(self.entries(), [])
+            self.assertEqual(self.entries("shared"), [])
+        self.both(test)
+
+    def test_damaged_entries_are_rebuilt(self):
+        for damage in ("empty", "cut", "flip"):
+            with self.subTest(damage):
+                self.reset()
+                self.ok()
+                for tier in ("local", "shared"):
+                    for f in self.entries(tier):
+                        os.chmod(f, 0o644)
+                        with open(f, "r+b") as e:
+                            if damage == "flip":
+                                e.seek(2000)
+                                b = e.read(1)
+                                e.seek(2000)
+                                e.write(bytes([b[0] ^ 1]))
+                            else:
+                                e.truncate(0 if damage == "empty" else 3000)
+                self.ok(out="b.neff")
+                self.assertEqual(self.neff("b.neff"), self.neff())
+                self.assertEqual(self.compiles, 2)
+
+    def test_working_directories_are_private(self):
+        self.act("cwdcheck,slow:0.5")
+        all_ = [self.start(self.args(out=f"p{i}.neff", more=[f"--x={i}"])) for i in range(4)]
+        for p in all_:
+            out, err = p.communicate(timeout=60 * SLOW)
+            self.assertEqual(p.returncode, 0, err)
+        self.assertEqual(len({e["cwd"] for e in self.events()}), 4)
+        self.assertFalse(any(os.path.exists(e["cwd"]) for e in self.events()))
+
+    def test_one_winner_of_outputs_that_differ(self):
+        """Compilers are not deterministic: whoever asks for one key gets one winner's bytes, with and without the host's lock."""
+        self.act("unique,slow:0.3")
+        some = [self.start(self.args(out=f"u{i}.neff"), TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR=self.path(f"local{i % 2}")) for i in range(6)]
+        for p in some:
+            p.communicate(timeout=60 * SLOW)
+            self.assertEqual(p.returncode, 0)
+        self.assertEqual(len({self.neff(f"u{i}.neff") for i in range(6)}), 1)
+        self.assertLessEqual(self.compiles, 2)
+
+
+class Failures(Case):
+    """Reported under F."""
+
+    def test_negative_cache_without_cause(self):
+        """Killed, out of memory, interrupted, disk full: never remembered."""
+        def test():
+            for i, a in enumerate(("killed", "f137", "pool", "sig:TERM", "diskfull", "code:NCC_EVRF065", "exit:70")):
+                self.act(a)
+                p = self.cc(more=[f"--x={i}"], NEFFD_RETRIES="0")
+                self.assertNotEqual(p.returncode, 0, a)
+                self.act("ok")
+                self.ok(more=[f"--x={i}"])
+        with self.subTest("no daemon"):
+            test()
+        self.reset()
+        self.start_daemon(NEFFD_RETRIES="0")
+        with self.subTest("daemon"):
+            test()
+
+    def test_interrupted_is_not_failed(self):
+        self.act("slow:30")
+        p = self.start(self.args())
+        self.wait_for(lambda: self.compiles == 1)
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=20)
+        self.act("ok")
+        self.ok()
+
+    def test_transient_failures_are_tried_again(self):
+        def test():
+            self.act("fail-then-ok:2")
+            ranks = [self.start(self.args(out=f"r{i}.neff")) for i in range(16)]
+            for p in ranks:
+                out, err = p.communicate(timeout=120 * SLOW)
+                self.assertEqual(p.returncode, 0, err)
+            self.assertEqual(self.compiles, 3)
+        self.both(test)
+
+    def test_killed_compilers_are_tried_again(self):
+        def test():
+            self.act("kill-then-ok:1")
+            self.ok()
+            self.assertEqual(self.compiles, 2)
+        self.both(test)
+
+    def test_no_deadline(self):
+        def test():
+            self.act("escape,hang")
+            p = self.cc(timeout=30)
+            self.assertNotEqual(p.returncode, 0)
+            with open(self.path("cc.log.left")) as f:
+                for pid in f:
+                    with self.assertRaises(ProcessLookupError):
+                        os.kill(int(pid), 0)
+            self.act("ok")
+            self.ok()
+        self.env["NEFFD_COMPILE_TIMEOUT"] = "1"
+        self.both(test)
+
+    def test_out_of_memory_takes_fewer_slots(self):
+        """Four at once get killed; each alone passes. All succeed."""
+        self.act("f137")
+
+        def mend():
+            self.wait_for(lambda: self.compiles >= 4)
+            self.act("slow:0.4")
+        t = threading.Thread(target=mend)
+        t.start()
+        all_ = [self.start(self.args(out=f"m{i}.neff", more=[f"--x={i}"]), NEFFD_RETRIES="6", NEFFD_RETRY_BACKOFF="1") for i in range(4)]
+        for p in all_:
+            out, err = p.communicate(timeout=120 * SLOW)
+            self.assertEqual(p.returncode, 0, err)
+        t.join()
+        # After a failure for memory a compile holds two of the four slots: at most two of those overlap.
+        good = [(e["time_ns"], next(x["time_ns"] for x in self.events("end") if x["pid"] == e["pid"])) for e in self.events() if "slow" in e["actions"]]
+        for begin, _ in good:
+            self.assertLessEqual(sum(b <= begin < end for b, end in good), 2)
+
+
+class Keys(Case):
+    """Reported under K."""
+
+    def hits(self, first, second):
+        before = self.compiles
+        first()
+        second()
+        return self.compiles == before + 1
+
+    def test_the_environment_does_not_leak_in(self):
+        other = self.path("elsewhere")
+        os.mkdir(other)
+        shutil.copy(self.path("w/m.mlir"), other)
+        self.assertTrue(self.hits(lambda: self.ok(), lambda: self.ok(cwd=other, VIRTUAL_ENV="/x", HOME="/y", RANK="7", MASTER_ADDR="h", MASTER_PORT="9",
+                                                                    PYTHONHASHSEED="3", USER="somebody")))
+
+    def test_verbosity_and_log_files_do_not_count(self):
+        self.assertTrue(self.hits(lambda: self.ok(), lambda: self.ok(more=["--verbose=debug", "--logfile", "x.txt"])))
+
+    def test_flags_that_say_what_is_so_anyway(self):
+        self.assertTrue(self.hits(lambda: self.ok(), lambda: self.ok(more=["-O2", "--model-type=generic", "--lnc=2", "--auto-cast-type", "bf16"])))
+
+    def test_the_right_most_flag_wins(self):
+        self.assertTrue(self.hits(lambda: self.ok(more=["-O1"]), lambda: self.ok(more=["-O3", "--optlevel=1"])))
+        self.assertFalse(self.hits(lambda: self.ok(more=["-O3", "-O1", "--y"]), lambda: self.ok(more=["-O1", "-O3", "--y"])))
+
+    def test_everything_declared_counts(self):
+        variants = [dict(more=[]), dict(more=["-O1"]), dict(more=["-O3"]), dict(more=["--auto-cast=all"]), dict(more=["--auto-cast=matmult"]),
+                    dict(more=["--model-type=transformer"]), dict(more=["--lnc=1"]), dict(more=["--enable-saturate-infinity"]),
+                    dict(more=["--disable-mixed-precision-accumulation"]), dict(more=["--a=b"]), dict(more=["--a-b"]), dict(more=["--a", "b"]),
+                    dict(more=["--x=1 2"]), dict(more=["--x=1_2"]), dict(more=["--x=1", "2.x"]), dict(target="trn1"), dict(target="inf2"),
+                    dict(NEURON_FRAMEWORK_DEBUG="1"), dict(NKI_DEBUG_INFO="1"), dict(XLA_IR_DEBUG="1"), dict(XLA_HLO_DEBUG="1")]
+        keys = set()
+        for v in variants:
+            self.ok(**v)
+            keys.add(self.last()["canonical_key"])
+        self.assertEqual(len(keys), len(variants))
+        self.assertEqual(self.compiles, len(variants))
+
+    def test_source_locations_do_not_count(self):
+        self.write("l.mlir", graph(where=' loc("/home/a/model.py":3:4)'))
+        self.write("k.mlir", graph(where=' loc("/root/b.py":30:1)'))
+        self.assertTrue(self.hits(lambda: self.ok("l.mlir"), lambda: self.ok("k.mlir")))
+
+    def test_the_compilers_version_counts(self):
+        self.ok()
+        os.unlink(self.path("real/neuronx-cc"))
+        shutil.copy(FAKE, self.path("real/neuronx-cc"))
+        self.ok(FAKE_NEURONX_CC_VERSION="2.22.1.0+new")
+        self.assertEqual(self.compiles, 2)
+
+    def test_the_version_is_asked_once_a_binary(self):
+        for i in range(4):
+            self.ok(more=[f"--x={i}"])
+        with open(self.path("cc.log.version")) as f:
+            self.assertEqual(len(f.readlines()), 1)
+
+    def test_kernels_count_by_content_not_by_path(self):
+        def kernel_graph(path):
+            return ('module @k {\n  func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n    %0 = stablehlo.custom_call @AwsNeuronCustomNativeKernel(%a) '
+                    f'{{backend_config = "{path}"}} : (tensor<4xf32>) -> tensor<4xf32>\n    return %0 : tensor<4xf32>\n  }}\n}}\n')
+        for user in ("u1", "u2"):
+            os.makedirs(self.path(f"{user}/k1"))
+            with open(self.path(f"{user}/k1/a.bin"), "w") as f:
+                f.write("kernel")
+            self.write(f"{user}.mlir", kernel_graph(self.path(f"{user}/k1/a.bin")))
+        self.act("needfile:k1/a.bin")
+        self.assertTrue(self.hits(lambda: self.ok("u1.mlir"), lambda: self.ok("u2.mlir")))
+        with open(self.path("u2/k1/a.bin"), "w") as f:
+            f.write("edited")
+        self.ok("u2.mlir")
+        self.assertEqual(self.compiles, 2)
+
+    def test_a_missing_kernel_is_an_early_error(self):
+        self.write("m.mlir", 'module { func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> { %0 = stablehlo.custom_call '
+                   '@AwsNeuronCustomNativeKernel(%a) {backend_config = "/tmp/gone/k1/a.bin"} : (tensor<4xf32>) -> tensor<4xf32> return %0 : tensor<4xf32> } }')
+        p = self.cc()
+        self.assertNotEqual(p.returncode, 0)
+        self.assertIn("/tmp/gone/k1/a.bin", p.err)
+        self.assertIn("hint:", p.err)
+        self.assertEqual(self.compiles, 0)
+
+
+class Processes(Case):
+    """Reported under P."""
+
+    def test_arguments_are_never_joined(self):
+        dump = self.path("argv.json")
+        self.act(f"argvdump:{dump}")
+        more = ["--tensorizer-options=--a --b=2 ", "--q=\"x\" 'y' \\z", "--e=", "--u=\u00e9", "--m", "one", "two", "--r=1", "--r=2"]
+
+        def test():
+            self.ok(more=more)
+            with open(dump) as f:
+                argv = json.load(f)["argv"]
+            tail = argv[argv.index("--framework=XLA") + 1:argv.index("--output")]
+            self.assertEqual(tail, more)
+        self.both(test)
+
+    def test_pipes_do_not_dead_lock(self):
+        def test():
+            self.act("flood:4096,badutf8,longline")
+            self.ok(timeout=60)
+        self.both(test)
+
+    def test_nothing_is_left_behind(self):
+        def test():
+            self.act("fork:60,escape:60")
+            self.ok()
+            with open(self.path("cc.log.left")) as f:
+                pids = [int(x) for x in f]
+            self.assertEqual(len(pids), 2)
+            for pid in pids:
+                with self.assertRaises(ProcessLookupError):
+                    os.kill(pid, 0)
+        self.both(test)
+
+    def test_a_killed_neffcc_leaves_nothing(self):
+        self.act("fork:60,escape:60,slow:60")
+        p = self.start(self.args())
+        self.wait_for(lambda: os.path.exists(self.path("cc.log.left")) and len(open(self.path("cc.log.left")).readlines()) == 2)
+        pids = [int(x) for x in open(self.path("cc.log.left"))] + [self.events()[0]["pid"]]
+        p.kill()
+        p.communicate()
+        end = time.time() + 2 * SLOW
+        for pid in pids:
+            while os.path.exists(f"/proc/{pid}") and open(f"/proc/{pid}/stat").read().split()[2] != "Z":
+                self.assertLess(time.time(), end, f"process {pid} is left")
+                time.sleep(0.02)
+
+    def test_storm(self):
+        """64 processes, 8 graphs and one graph that 32 ask for; the compiler fails at first, is killed, and one holder is shot."""
+        for i in range(8):
+            self.write(f"g{i}.mlir", graph(i + 2))
+        self.act("slow:0.3,fail-then-ok:1", "")
+        procs = []
+        for i in range(64):
+            file = "m.mlir" if i % 2 else f"g{i // 2 % 8}.mlir"
+            procs.append((i, file, self.start(self.args(file, out=f"st{i}.neff"))))
+        self.wait_for(lambda: self.compiles >= 1)
+        # The first holder of the popular graph: whoever stands in its lock file.
+        victim = None
+        end = time.time() + 10
+        while victim is None and time.time() < end:
+            for name in os.listdir(self.path("local/locks")) if os.path.isdir(self.path("local/locks")) else []:
+                if len(name) == 64:
+                    text = open(self.path(f"local/locks/{name}")).read()
+                    pids = [int(line.split()[1]) for line in text.splitlines() if line.startswith("pid ")]
+                    if pids and any(p.pid == pids[0] for _, _, p in procs):
+                        victim = pids[0]
+        if victim:
+            os.kill(victim, signal.SIGKILL)
+        bytes_of = {}
+        for i, file, p in procs:
+            out, err = p.communicate(timeout=300 * SLOW)
+            if p.pid == victim:
+                continue
+            self.assertEqual(p.returncode, 0, err)
+            bytes_of.setdefault(file, set()).add(self.neff(f"st{i}.neff"))
+        self.assertTrue(all(len(b) == 1 for b in bytes_of.values()))
+        # Each graph once, its one failure, and perhaps what the shot holder had begun.
+        self.assertLessEqual(self.compiles, 9 * 2 + 2)
+        good = [(e["time_ns"], next((x["time_ns"] for x in self.events("end") if x["pid"] == e["pid"]), e["time_ns"])) for e in self.events()]
+        for begin, _ in good:
+            self.assertLessEqual(sum(b <= begin < e for b, e in good), 4, "more compiles at once than slots")
+
+
+if __name__ == "__main__":
+    unittest.main()
