@@ -549,7 +549,6 @@ int worker_main(int argc, char **argv)
     lower_oom_standing();
     drv_register();
     target_register(&target_cpu);
-    drv_register();
     Neffd__Worker__V1__Hello hello = NEFFD__WORKER__V1__HELLO__INIT;
     hello.pid = (uint32_t)getpid();
     hello.version = (char *)(uintptr_t)NEFFD_VERSION;

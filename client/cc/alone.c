@@ -16,9 +16,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define SLOTS_MAX 256
+#define ROOM_BYTES ((uint64_t)64 << 20)
 
 struct alone {
     struct cc *cc;
@@ -393,7 +395,8 @@ static enum cc_next compile(struct alone *a, int *ret_rc, struct nf_error *why)
         meta.failure = &f;
         cache_store_remember_failure(a->store, &meta, NULL);
     }
-    bool ours = err.exit_code == 0 && r != NF_ECOMPILERCRASH && r != NF_ECOMPILETIMEOUT && r != NF_ENOMEM && r != NF_ESIDEFILE;
+    bool ours = (cls == NF_CLASS_ENVIRONMENT && r != NF_ESIDEFILE) ||
+                (err.exit_code == 0 && r != NF_ECOMPILERCRASH && r != NF_ECOMPILETIMEOUT && r != NF_ENOMEM && r != NF_ESIDEFILE);
     if (ours) {
         *why = err;                     /* not the compiler's word: let it speak for itself */
     } else {
@@ -401,6 +404,27 @@ static enum cc_next compile(struct alone *a, int *ret_rc, struct nf_error *why)
         next = CC_DONE;
     }
     return next;
+}
+
+/* In the local directory, or where there is more room. */
+static char *make_work_dir(struct alone *a, struct nf_error *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    const char *places[] = {a->local_dir, tmp && tmp[0] ? tmp : "/tmp"};
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < NF_ARRAY_LEN(places); i++) {
+            struct statvfs v;
+            bool room = statvfs(places[i], &v) == 0 && (uint64_t)v.f_bavail * v.f_frsize >= ROOM_BYTES + 4 * (uint64_t)a->cc->graph.len;
+            if (!room && pass == 0)
+                continue;
+            char *path = nf_asprintf("%s/work-neffcc-XXXXXX", places[i]);
+            if (mkdtemp(path))
+                return path;
+            nf_fail_errno(err, errno, "cannot make a working directory in %s", places[i]);
+            free(path);
+        }
+    }
+    return NULL;
 }
 
 enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
@@ -434,20 +458,18 @@ enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
         goto out;
     if (!cc->cfg->disable_cache && look_up(&a, CACHE_LOOKUP_CLAIMED, &next, ret_rc, why))
         goto out;
-    a.work_dir = nf_asprintf("%s/work-neffcc-XXXXXX", a.local_dir);
-    if (!mkdtemp(a.work_dir)) {
-        nf_fail_errno(why, errno, "cannot make a working directory in %s", a.local_dir);
-        free(a.work_dir);
-        a.work_dir = NULL;
+    a.work_dir = make_work_dir(&a, why);
+    if (!a.work_dir)
         goto out;
-    }
     next = compile(&a, ret_rc, why);
 out:
     lock_host_release(lock);
     if (a.work_dir) {
-        int dir = open(a.local_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        char *name = strrchr(a.work_dir, '/');
+        *name = 0;
+        int dir = open(a.work_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (dir >= 0) {
-            nf_remove_tree(dir, strrchr(a.work_dir, '/') + 1);
+            nf_remove_tree(dir, name + 1);
             close(dir);
         }
         free(a.work_dir);

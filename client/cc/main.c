@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "pipeline/driver/driver.h"
-#include "pipeline/driver/drv_side.h"
+#include "pipeline/side.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -224,11 +224,11 @@ int cc_replay(struct cc *cc, const struct nf_error *err, const struct nf_str *lo
 int cc_side_files(struct cc *cc, struct nf_error *err)
 {
     const struct nf_str *paths;
-    size_t n = drv_side_paths(nf_buf_str(&cc->graph), cc->arena, &paths);
+    size_t n = pipe_side_paths(nf_buf_str(&cc->graph), cc->arena, &paths);
     cc->side = NF_NEW_ARRAY(cc->arena, struct cc_side, n + 1);
     for (size_t i = 0; i < n; i++) {
         char name[512];
-        if (!drv_side_name(paths[i], name, sizeof(name)))
+        if (!pipe_side_name(paths[i], name, sizeof(name)))
             continue;
         const char *path = nf_arena_strn(cc->arena, paths[i].data, paths[i].len);
         bool twice = false;

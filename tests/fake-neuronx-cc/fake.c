@@ -347,11 +347,19 @@ static void flood(FILE *f, long kib)
 
 static void leave_child(bool own_session, double seconds)
 {
+    int ready[2];
+    char byte = 0;
     fflush(NULL);
+    if (pipe2(ready, O_CLOEXEC) < 0)
+        return;
     pid_t pid = fork();
-    if (pid != 0) {
+    if (pid != 0) {                      /* until it has said where it is */
+        close(ready[1]);
         if (own_session)
             waitpid(pid, NULL, 0);
+        while (read(ready[0], &byte, 1) < 0 && errno == EINTR)
+            ;
+        close(ready[0]);
         return;
     }
     if (own_session && (setsid() < 0 || fork() != 0))
@@ -370,6 +378,7 @@ static void leave_child(bool own_session, double seconds)
             _exit(1);
         close(fd);
     }
+    close(ready[1]);
     sleep_s(seconds);
     _exit(0);
 }

@@ -3,7 +3,7 @@
 #include "pipeline/driver/drv_classify.h"
 #include "pipeline/driver/drv_flags.h"
 #include "pipeline/driver/drv_lines.h"
-#include "pipeline/driver/drv_side.h"
+#include "pipeline/side.h"
 
 #include <check.h>
 
@@ -293,21 +293,25 @@ END_TEST
 START_TEST(kernel_files_are_found_in_graphs)
 {
     const struct nf_str *v;
-    ck_assert_uint_eq(drv_side_paths(NF_STR("stablehlo.custom_call @other(%a) {backend_config = \"/tmp/x/y.bin\"}"), arena, &v), 0);
-    ck_assert_uint_eq(drv_side_paths(NF_STR("custom_call @AwsNeuronCustomNativeKernel(%a) {backend_config = \"{\\22f\\22: \\22/tmp/nki/k1/a.bin\\22}\"} : "
+    ck_assert_uint_eq(pipe_side_paths(NF_STR("stablehlo.custom_call @other(%a) {backend_config = \"/tmp/x/y.bin\"}"), arena, &v), 0);
+    ck_assert_uint_eq(pipe_side_paths(NF_STR("custom_call @AwsNeuronCustomNativeKernel(%a) {backend_config = \"{\\22f\\22: \\22/tmp/nki/k1/a.bin\\22}\"} : "
                                             "... @AwsNeuronCustomNativeKernel {backend_config = \"/tmp/nki/k1/a.bin\"} x=/other/k2/b.bin, //no 1/2"),
                                      arena, &v), 2);
     ck_assert(nf_str_eq_c(v[0], "/tmp/nki/k1/a.bin") || nf_str_eq_c(v[0], "/tmp/nki/k1/a.bin\\22"));
     ck_assert(nf_str_eq_c(v[1], "/other/k2/b.bin"));
+    ck_assert_uint_eq(pipe_side_paths(NF_STR("@AwsNeuronCustomNativeKernel {b = \"/t/k/a\"} loc(\"/home/a/b.x\")\n other /c/d/e"), arena, &v), 1);
+    ck_assert(nf_str_eq_c(pipe_side_strip(NF_STR("@AwsNeuronCustomNativeKernel {b = \"/home/u1/k/a\", c = \"/x/y/k/a\"}\n/q/r/s"), arena),
+                          "@AwsNeuronCustomNativeKernel {b = \"/k/a\", c = \"/k/a\"}\n/q/r/s"));
+    pipe_side_paths(NF_STR("@AwsNeuronCustomNativeKernel /tmp/nki/k1/a.bin /other/k2/b.bin"), arena, &v);
     char name[64];
-    ck_assert(drv_side_name(v[1], name, sizeof(name)));
+    ck_assert(pipe_side_name(v[1], name, sizeof(name)));
     ck_assert_str_eq(name, "k2/b.bin");
-    ck_assert(!drv_side_name_good("../x"));
-    ck_assert(!drv_side_name_good("a/.."));
-    ck_assert(!drv_side_name_good("a/b/c"));
-    ck_assert(!drv_side_name_good("/a"));
-    ck_assert(!drv_side_name_good("a"));
-    ck_assert(drv_side_name_good("a/b"));
+    ck_assert(!pipe_side_name_good("../x"));
+    ck_assert(!pipe_side_name_good("a/.."));
+    ck_assert(!pipe_side_name_good("a/b/c"));
+    ck_assert(!pipe_side_name_good("/a"));
+    ck_assert(!pipe_side_name_good("a"));
+    ck_assert(pipe_side_name_good("a/b"));
 }
 END_TEST
 
