@@ -15,7 +15,7 @@ import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("TEST_BUILD") or os.environ.get("NEFFD_BUILD") or os.path.join(ROOT, "build")
-NEFFCC, NEFFD, NEFFCTL = (os.path.join(BUILD, "bin", n) for n in ("neffcc", "neffd", "neffctl"))
+NEFFCC, NEFFD, NEFFCTL, NEFFOPT = (os.path.join(BUILD, "bin", n) for n in ("neffcc", "neffd", "neffctl", "neffopt"))
 FAKE = os.path.join(BUILD, "tests", "fake-neuronx-cc", "fake-neuronx-cc")
 SLOW = 10 if os.environ.get("TEST_SANITIZE") else 1
 
@@ -27,13 +27,6 @@ def graph(n=1, name="x", where=""):
         lines.append(f"    %{name}{i} = stablehlo.multiply {last}, %{name} : tensor<4xf32>{where}")
         last = f"%{name}{i}"
     return "\n".join(lines + [f"    return {last} : tensor<4xf32>", "  }", "}", ""])
-
-
-def hlo_proto(tag="m"):
-    """As much of a HloModuleProto as tells its kind."""
-    def field(n, data):
-        return bytes([n << 3 | 2, len(data)]) + data
-    return field(1, tag.encode()) + field(2, b"main") + field(3, field(1, b"main"))
 
 
 class Case(unittest.TestCase):
@@ -207,13 +200,16 @@ class InItsPlace(Case):
 
     def test_hlo_protobuf_and_bytecode_are_served(self):
         def test():
-            for name, data in (("m.hlo.pb", hlo_proto()), ("m.bc", b"ML\xefR" + bytes(range(64)))):
-                self.write(name, data)
+            subprocess.run([NEFFOPT, "m.mlir", "--to-hlo-proto", "-o", "m.hlo.pb"], cwd=self.work, check=True)
+            subprocess.run([NEFFOPT, "m.mlir", "--to-bytecode", "-o", "m.mlir.bc"], cwd=self.work, check=True)
+            for name in ("m.hlo.pb", "m.mlir.bc"):
                 before = self.compiles
-                self.ok(name)
-                self.ok(name)
+                self.ok(name, more=[f"--x={name}"])
+                self.ok(name, more=[f"--x={name}"])
                 self.assertEqual(self.compiles, before + 1, name)
             self.assertEqual(self.events()[0]["argv"][2].rsplit("/", 1)[1], "module.hlo.pb")
+            self.ok("m.mlir", more=["--x=m.mlir.bc"])         # bytecode and text of one program are one program
+            self.assertEqual(self.compiles, 2)
         self.both(test)
 
     def test_what_one_made_the_other_finds(self):
