@@ -91,6 +91,9 @@ size_t neff_outputs(const struct neff *n, const struct rt_tensor **ret_tensors);
 /* Reads only the header (1,024 bytes are enough) and compares the sizes with file_bytes. */
 int neff_header_read(struct nf_str bytes, uint64_t file_bytes, struct neff_header *ret_header, struct nf_error *err);
 
+/* The fields as they stand, nothing compared; false: there are no 1,024 bytes. */
+bool neff_header_peek(struct nf_str bytes, struct neff_header *ret_header);
+
 /* What a file must be to be accepted; zero and NULL mean "anything". */
 struct neff_expect {
     const char *target;       /* compared where the file says it */

@@ -35,6 +35,14 @@ void neff__header_decode(const uint8_t *bytes, struct neff_header *ret_header)
     *ret_header = h;
 }
 
+bool neff_header_peek(struct nf_str bytes, struct neff_header *ret_header)
+{
+    if (bytes.len < NEFF_HEADER_BYTES)
+        return false;
+    neff__header_decode((const uint8_t *)bytes.data, ret_header);
+    return true;
+}
+
 int neff_header_read(struct nf_str bytes, uint64_t file_bytes, struct neff_header *ret_header, struct nf_error *err)
 {
     if (bytes.len < NEFF_HEADER_BYTES || file_bytes < NEFF_HEADER_BYTES)

@@ -19,9 +19,9 @@ function ours(file) {
     if (file ~ /^pipeline\/tools\//) return "^(base|config|proto|runtime|pipeline)/|^cache/key\\.h$"
     if (file ~ /^pipeline\//) return "^(base|config|proto|runtime|pipeline)/"
     # neffcc without a daemon compiles by itself.
-    if (file ~ /^client\/neffcc/) return "^(base|config|proto|lockmgr|runtime|cache|client)/|^pipeline/(driver/|hlo/|target\\.h|pipeline\\.h)"
+    if (file ~ /^client\/(neffcc|cc\/)/) return "^(base|config|proto|lockmgr|runtime|cache|client)/|^pipeline/(driver/|hlo/|target\\.h|pipeline\\.h|side\\.h)"
     # neffctl reads and repairs a cache where no daemon is needed.
-    if (file ~ /^client\/(neffctl|ctl\/)/) return "^(base|config|proto|runtime|cache|client)/|^pipeline/(hlo/|target\\.h|pipeline\\.h)"
+    if (file ~ /^client\/(neffctl|ctl\/)/) return "^(base|config|proto|runtime|cache|client)/|^pipeline/(driver/drv_flags\\.h|hlo/|target\\.h|pipeline\\.h)"
     if (file ~ /^client\//) return "^(base|config|proto|runtime|client)/|^cache/(key|read|explain)\\.h$|^pipeline/hlo/"
     if (file ~ /^daemon\//) return "^(base|config|proto|lockmgr|runtime|cache|pipeline|daemon)/"
     return "^$"

@@ -75,7 +75,7 @@ int ctl_usage(struct ctl *c, const char *fmt, ...) NF_PRINTF(2, 3);   /* prints,
 
 /* Input files: the whole file, "-" is stdin. Absent or unreadable ones are NF_EINVAL or the file system's error. */
 int ctl_read_file(const char *path, struct nf_buf *ret_bytes, struct nf_error *err);
-/* 64 hex digits. */
+/* 64 hex digits; 32 for a key that was imported from TorchNeuron. */
 bool ctl_is_key(const char *text, struct nf_digest *ret_key);
 
 /* Text. Styles are empty strings where colours are off. */

@@ -233,5 +233,11 @@ int ctl_read_file(const char *path, struct nf_buf *ret_bytes, struct nf_error *e
 
 bool ctl_is_key(const char *text, struct nf_digest *ret_key)
 {
-    return strlen(text) == 64 && nf_digest_parse(nf_str_c(text), ret_key) == NF_OK;
+    /* 32 digits: a key of TorchNeuron's cache, as `cache import` keeps it. */
+    char padded[65] = "0000000000000000000000000000000000000000000000000000000000000000";
+    size_t n = strlen(text);
+    if (n != 64 && n != 32)
+        return false;
+    memcpy(padded, text, n);
+    return nf_digest_parse(nf_str_n(padded, 64), ret_key) == NF_OK;
 }

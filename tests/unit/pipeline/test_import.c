@@ -147,7 +147,9 @@ START_TEST(cpu_knows_its_options)
     size_t n;
     struct pipe_option good[] = {{"optlevel", NF_STR("1")}, {"env:XLA_IR_DEBUG", NF_STR("1")}, {"optlevel", NF_STR("2")}};
     ck_assert_int_eq(target_cpu_options(&id, good, 3, arena, &o, &n, &err), 0);
-    ck_assert(nf_str_eq_c(o[0].value, "2"));
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(o[i].name, "optlevel") == 0)
+            ck_assert(nf_str_eq_c(o[i].value, "2"));
     struct pipe_option bad[] = {{"model-type", NF_STR("transformer")}};
     ck_assert_int_eq(target_cpu_options(&id, bad, 1, arena, &o, &n, &err), NF_EINVAL);
     ck_assert_str_ne(err.hint, "");
