@@ -9,6 +9,7 @@ folder holds module.mlir, inputs/NN.npy in the order of the arguments, expected/
 |actual - expected| <= rtol * |expected| + atol. Only operations of the first tier are used (matrix products, element-wise,
 reductions, shapes), so that every device can run them.
 """
+import hashlib
 import json
 import pathlib
 import re
@@ -108,7 +109,8 @@ def save(folder, kind, index, array):
     file = f"{kind}/{index:02}.npy"
     (folder / kind).mkdir(parents=True, exist_ok=True)
     np.save(folder / file, stored)
-    row = {"dtype": dtype, "shape": list(array.shape), "file": file}
+    digest = hashlib.sha256((folder / file).read_bytes()).hexdigest()
+    row = {"dtype": dtype, "shape": list(array.shape), "file": file, "sha256": digest}
     if dtype == "bf16":
         row["stored_as"] = "ui16"
     return row
