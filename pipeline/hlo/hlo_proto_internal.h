@@ -55,6 +55,9 @@ int hp_literal(struct hp *p, const struct hp_inst *i, const struct hlo_type *typ
 int hp_attributes(struct hp *p, const struct hp_inst *i, struct hlo_op *op);
 void hp_decorate(struct hp *p, const struct hp_inst *i, struct hlo_op *op);
 
+/* Meshes, manual computations and the number of devices, after the functions (hlo_proto_devices.c). */
+void hp_devices(struct hp *p);
+
 /* The inverse of hp_attributes: fields of the instruction, appended to o. NF_EUNSUPPORTED by name. */
 int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_buf *o, struct nf_error *err);
 

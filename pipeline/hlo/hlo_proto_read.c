@@ -780,6 +780,7 @@ int hlo_proto_read(struct nf_str bytes, const struct hlo_limits *limits, struct 
     struct nf_str name = pb_bytes(bytes, MODULE_NAME);
     if (name.len)
         hlo_op_set_attr(p.m->op, HLO_A_sym_name, hlo_attr_string(p.m, name));
+    hp_devices(&p);
     hlo_module_symbols_changed(p.m);
     *ret_module = p.m;
     return 0;
