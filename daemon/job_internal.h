@@ -118,6 +118,7 @@ struct job {
     uint32_t base_uid;
     /* work */
     char *work_dir;
+    char try_dir[512];                      /* below it: of the compile under way */
     struct worker *worker;
     bool hit_alias_only;                    /* came by an alias; the input was never seen */
     uint64_t ops, canonical_bytes, peak_rss;

@@ -17,6 +17,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define BACKOFF_MAX_NS (60 * NF_SEC)
@@ -317,7 +318,7 @@ static int take_outputs(struct job *j, const Neffd__Worker__V1__Compiled *m, str
 {
     bool neff = false;
     for (size_t i = 0; i < m->n_files && i < 16; i++) {
-        if (!inside(j->work_dir, m->files[i]->path))
+        if (!inside(j->try_dir, m->files[i]->path))
             return nf_fail(err, NF_EPROTOCOL, "a worker names a file outside its directory");
         struct output *o;
         j->outputs = nf_realloc(j->outputs, (j->output_count + 1) * sizeof *j->outputs);
@@ -366,6 +367,17 @@ static void on_compile_answer(void *user, const struct worker_answer *a)
     job_unref(j);
 }
 
+/* Each attempt has an empty directory of its own; they go with the job's. */
+static int make_try_dir(struct job *j, struct nf_error *err)
+{
+    int rc = ensure_work_dir(j, err);
+    if (rc < 0)
+        return rc;
+    if (!nf_format(j->try_dir, sizeof j->try_dir, "%s/try-%u", j->work_dir, j->attempts))
+        return nf_fail(err, NF_ECONFIG, "the path of the working directory is too long: %s", j->work_dir);
+    return mkdir(j->try_dir, 0700) == 0 ? NF_OK : nf_fail_errno(err, errno, "cannot make %s", j->try_dir);
+}
+
 void job_run_compile(struct job *j)
 {
     struct nf_error err = {0};
@@ -381,8 +393,9 @@ void job_run_compile(struct job *j)
     COUNT(&d->counters, compiles, 1);
     nf_log(NF_LOG_INFO, "job", "compile", "id=%llu name=%s target=%s attempt=%u ops=%llu waiters=%zu worker=%d", (unsigned long long)j->id,
            nf_log_quote(j->name), j->target, j->attempts, (unsigned long long)j->ops, j->waiter_count, (int)worker_pid(j->worker));
-    if (ensure_work_dir(j, &err) < 0) {
-        job_end_failed(j, &err);
+    if (make_try_dir(j, &err) < 0) {
+        if (!try_again(j, &err, j->attempts))
+            job_end_failed(j, &err);
         return;
     }
     for (size_t i = 0; i < j->output_count; i++)
@@ -394,6 +407,7 @@ void job_run_compile(struct job *j)
     m.key = &k;
     m.time_limit_ms = (uint64_t)(limit / NF_MS);
     m.memory_limit_bytes = d->cfg->compiler_memory;
+    m.work_dir = j->try_dir;
     /* The target enforces the limit itself and says more; this one is for when it cannot. */
     int64_t margin = d->cfg->compiler_grace_ns + NF_SEC;
     struct worker_request r = {.frame = NEFFD__WORKER__V1__FRAME_TYPE__FRAME_TYPE_COMPILE, .message = &m.base,

@@ -445,7 +445,7 @@ static void do_compile(struct state *s, const Neffd__Worker__V1__Compile *c)
     }
     struct compile_input in = {
         .graph = s->graph, .target = s->id.target, .id = &s->id, .options = s->options, .option_count = s->option_count,
-        .side_files = side_files(s, k), .side_file_count = k->n_side_files, .work_dir = k->work_dir,
+        .side_files = side_files(s, k), .side_file_count = k->n_side_files, .work_dir = c->work_dir,
         .time_limit_ns = c->time_limit_ms > (uint64_t)INT64_MAX / NF_MS ? 0 : (int64_t)c->time_limit_ms * NF_MS,
         .memory_limit_bytes = c->memory_limit_bytes, .cfg = s->cfg,
     };
