@@ -285,27 +285,87 @@ static int64_t compile_limit(const struct job *j)
     return longest ? longest : j->d->cfg->compile_timeout_ns;
 }
 
-static void remember(struct job *j, const struct nf_error *err)
-{
-    struct daemon *d = j->d;
-    enum nf_class cls = nf_status_class(err->code);
-    if ((cls != NF_CLASS_USER && cls != NF_CLASS_INTERNAL) || !j->has_canonical || j->stop_after || job_all(j, waiter_no_publish))
-        return;
+/* A failure that will be the same again is remembered before it is told: who asks at once must find it. */
+struct remembering {
+    struct task task;
+    struct job *job;
+    struct nf_error err;
+    struct nf_digest key, *fronts;
+    size_t front_count;
+    char name[128], ns[72], target[64], compiler[256], toolchain[256], host[128];
     char *lines[JOB_LOG_LINES];
+    size_t line_count;
+    unsigned attempts;
+    int64_t started_us;
+};
+
+static int remember_run(struct task *t, struct cache_mount_item *item, struct nf_error *err)
+{
+    struct remembering *r = (struct remembering *)t;
     struct nf_str tail[JOB_LOG_LINES];
-    size_t n = job_log_tail(j, (size_t)NF_MIN(NF_MAX(d->cfg->log_tail_lines, 0), (int64_t)JOB_LOG_LINES), lines);
-    for (size_t i = 0; i < n; i++)
-        tail[i] = nf_str_c(lines[i]);
-    struct cache_failure f = {.error = *err, .cls = cls, .attempts = j->attempts, .log_tail = tail, .log_count = n};
-    struct cache_meta meta = {.key = j->canonical, .kind = CACHE_KIND_FAILURE, .name = nf_str_c(j->name), .cache_namespace = nf_str_c(j->cache_namespace),
-                              .target = nf_str_c(j->target), .compiler = nf_str_c(j->toolchain.compiler), .toolchain_id = nf_str_c(j->toolchain.id),
-                              .host = nf_str_c(j->prov_host), .pid = (uint32_t)getpid(), .attempts = j->attempts, .started_us = j->wall_started_us,
-                              .failure = &f};
-    cache_store_remember_failure_async(d->store, &meta);
-    for (size_t i = 0; i < n; i++)
-        free(lines[i]);
-    for (size_t i = 0; i < j->front_count && j->front_verified; i++)
-        cache_store_alias_put(d->store, &j->fronts[i], &j->canonical, j->cache_namespace, NULL);
+    (void)item;
+    for (size_t i = 0; i < r->line_count; i++)
+        tail[i] = nf_str_c(r->lines[i]);
+    struct cache_failure f = {.error = r->err, .cls = nf_status_class(r->err.code), .attempts = r->attempts, .log_tail = tail, .log_count = r->line_count};
+    struct cache_meta meta = {.key = r->key, .kind = CACHE_KIND_FAILURE, .name = nf_str_c(r->name), .cache_namespace = nf_str_c(r->ns),
+                              .target = nf_str_c(r->target), .compiler = nf_str_c(r->compiler), .toolchain_id = nf_str_c(r->toolchain),
+                              .host = nf_str_c(r->host), .pid = (uint32_t)getpid(), .attempts = r->attempts, .started_us = r->started_us, .failure = &f};
+    int rc = cache_store_remember_failure(t->d->store, &meta, err);
+    for (size_t i = 0; i < r->front_count; i++)
+        cache_store_alias_put(t->d->store, &r->fronts[i], &r->key, r->ns, NULL);
+    return rc;
+}
+
+static void remember_end(struct task *t, int rc, const struct nf_error *err)
+{
+    struct remembering *r = (struct remembering *)t;
+    if (rc < 0)
+        nf_log(NF_LOG_WARNING, "job", "a failure cannot be remembered", "id=%llu why=%s", (unsigned long long)r->job->id, nf_log_quote(err->message));
+    if (!r->job->finished)
+        job_end_failed(r->job, &r->err);
+    job_unref(r->job);
+}
+
+static void remember_free(struct task *t)
+{
+    struct remembering *r = (struct remembering *)t;
+    for (size_t i = 0; i < r->line_count; i++)
+        free(r->lines[i]);
+    free(r->fronts);
+    free(r);
+}
+
+/* False: it is not one of those; the caller ends the job. */
+static bool remember(struct job *j, const struct nf_error *err)
+{
+    enum nf_class cls = nf_status_class(err->code);
+    int64_t ttl = cls == NF_CLASS_USER ? j->d->cfg->failure_ttl_ns : j->d->cfg->internal_failure_ttl_ns;
+    if ((cls != NF_CLASS_USER && cls != NF_CLASS_INTERNAL) || !ttl || !j->has_canonical || j->stop_after || (j->waiter_count && job_all(j, waiter_no_publish)))
+        return false;
+    struct remembering *r = nf_alloc(sizeof *r);
+    r->task.run = remember_run;
+    r->task.end = remember_end;
+    r->task.free = remember_free;
+    r->job = job_ref(j);
+    r->err = *err;
+    r->key = j->canonical;
+    r->attempts = j->attempts;
+    r->started_us = j->wall_started_us;
+    nf_format(r->name, sizeof r->name, "%s", j->name);
+    nf_format(r->ns, sizeof r->ns, "%s", j->cache_namespace);
+    nf_format(r->target, sizeof r->target, "%s", j->target);
+    nf_format(r->compiler, sizeof r->compiler, "%s", j->toolchain.compiler);
+    nf_format(r->toolchain, sizeof r->toolchain, "%s", j->toolchain.id);
+    nf_format(r->host, sizeof r->host, "%s", j->prov_host);
+    r->line_count = job_log_tail(j, (size_t)NF_MIN(NF_MAX(j->d->cfg->log_tail_lines, 0), (int64_t)JOB_LOG_LINES), r->lines);
+    if (j->front_verified) {
+        r->fronts = nf_alloc_array(j->front_count + 1, sizeof *r->fronts);
+        memcpy(r->fronts, j->fronts, j->front_count * sizeof *r->fronts);
+        r->front_count = j->front_count;
+    }
+    job_state_set(j, JOB_PUBLISH);
+    task_start(j->d, &r->task, 0);
+    return true;
 }
 
 static bool inside(const char *dir, const char *path)
@@ -358,10 +418,8 @@ static void on_compile_answer(void *user, const struct worker_answer *a)
             err.stage = NEFFD__V1__STAGE__STAGE_COMPILE;
         if (err.code == NF_ENOMEM || err.code == NF_ECOMPILETIMEOUT)
             estimates_add(d->estimates, j->target, j->ops, j->compile_ns, j->peak_rss);
-        if (!try_again(j, &err, j->attempts)) {
-            remember(j, &err);
+        if (!try_again(j, &err, j->attempts) && !remember(j, &err))
             job_end_failed(j, &err);
-        }
     }
     sched_kick(d);
     job_unref(j);

@@ -263,6 +263,7 @@ static void on_hup(uv_signal_t *h, int signum)
         d->cfg = merged;
         lifecycle_limits(d);
         worker_pool_set_max(d->workers, d->slots + 2);
+        worker_pool_set_config(d->workers, d->cfg);
         toolchains_refresh(d->toolchains);
     }
     if (lifecycle_log_open(d->cfg, &err) < 0)

@@ -67,13 +67,7 @@ static void on_worker_crash(void *user)
 
 static int open_workers(struct daemon *d, struct nf_error *err)
 {
-    /* What the daemon was started with, and what a worker is. */
-    char **argv = nf_alloc_array((size_t)d->argc + 2, sizeof *argv);
-    argv[0] = d->argv[0];
-    argv[1] = nf_strdup("--worker");
-    for (int i = 1; i < d->argc; i++)
-        argv[i + 1] = d->argv[i];
-    struct worker_pool_options o = {.loop = d->loop, .argv = argv, .marker = d->marker, .max_workers = d->slots + 2, .keep_idle = 1,
+    struct worker_pool_options o = {.loop = d->loop, .cfg = d->cfg, .program = d->argv[0], .marker = d->marker, .max_workers = d->slots + 2, .keep_idle = 1,
                                     .recycle_jobs = (unsigned)d->cfg->worker_jobs, .idle_ns = d->cfg->worker_idle_ns,
                                     .idle_rss_bytes = d->cfg->worker_rss, .on_free = on_worker_free, .on_crash = on_worker_crash, .user = d};
     return worker_pool_new(&o, &d->workers, err);

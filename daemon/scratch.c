@@ -223,7 +223,7 @@ int scratch_file(struct scratch *s, char **ret_path, int *ret_fd, struct nf_erro
         nf_fail_errno(err, saved, "cannot make %s", path);
         free(path);
         if (saved == EMFILE || saved == ENFILE)
-            break;
+            return nf_fail(err, NF_EOVERLOADED, "no file descriptor is free for what the caller sends");
         r->bad_until_ns = nf_now_ns() + 30 * NF_SEC;
     }
     return nf_status_from_errno(saved);

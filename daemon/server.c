@@ -664,8 +664,8 @@ static void choose_numbers(struct srv_server *s)
     int top = 1024;
     if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur != RLIM_INFINITY)
         top = (int)NF_MIN(lim.rlim_cur, (rlim_t)(2 * CONNECTIONS_MAX));
-    /* Files, pipes of workers and gRPC's own need the low half at most; 512 of them when there is plenty. */
-    s->first_fd = top >= 2048 ? 512 : top / 2;
+    /* Files, pipes of workers and gRPC's own have the numbers below. */
+    s->first_fd = top >= 2048 ? 512 : NF_MIN(NF_MAX(72, top / 4), top - 1);
     s->fd_count = NF_MIN(top - s->first_fd, CONNECTIONS_MAX);
     s->connections = nf_alloc_array((size_t)s->fd_count, sizeof *s->connections);
 }
@@ -706,6 +706,8 @@ int srv_server_new(const struct srv_options *o, struct srv_server **ret_server, 
         {.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)GRPC_ARG_KEEPALIVE_TIME_MS, .value.integer = 60000},
         {.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)GRPC_ARG_KEEPALIVE_TIMEOUT_MS, .value.integer = 60000},
         {.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)GRPC_ARG_ENABLE_HTTP_PROXY, .value.integer = 0},
+        /* Callers reconnect by themselves: where descriptors are short, one that is idle makes room for one that waits. */
+        {.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)GRPC_ARG_MAX_CONNECTION_IDLE_MS, .value.integer = s->fd_count < 512 ? 2000 : 1800000},
     };
     grpc_channel_args channel_args = {.num_args = NF_ARRAY_LEN(args), .args = args};
     s->server = grpc_server_create(&channel_args, NULL);

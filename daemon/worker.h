@@ -13,13 +13,15 @@
 #include "proto/frame.h"
 #include "proto/worker.pb-c.h"
 
+struct cfg;
 struct uv_loop_s;
 struct worker_pool;
 struct worker;
 
 struct worker_pool_options {
     struct uv_loop_s *loop;
-    char *const *argv;             /* of the workers, NULL-terminated; argv[0] is shown, /proc/self/exe is run. Borrowed */
+    const struct cfg *cfg;         /* what the workers are told on their command line; see worker_pool_set_config */
+    const char *program;           /* their argv[0]; /proc/self/exe is run */
     const char *marker;            /* tree.h. Borrowed */
     unsigned max_workers;
     unsigned keep_idle;            /* idle ones beyond this number end after a while */
@@ -35,6 +37,9 @@ int worker_pool_new(const struct worker_pool_options *o, struct worker_pool **re
 /* Kills them all, waits for their ends, then calls `done`. */
 void worker_pool_close(struct worker_pool *p, void (*done)(void *user), void *user);
 void worker_pool_set_max(struct worker_pool *p, unsigned max_workers);
+/* For those started from here on. Workers get the daemon's settings word for word and read no file: what has been written into it
+ * since, and may be wrong, is not in effect. */
+void worker_pool_set_config(struct worker_pool *p, const struct cfg *cfg);
 size_t worker_pool_count(const struct worker_pool *p);
 /* Idle ones end, busy ones after their job: new ones see the present environment and files. */
 void worker_pool_retire_all(struct worker_pool *p);

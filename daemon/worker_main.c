@@ -532,13 +532,13 @@ int worker_main(int argc, char **argv)
     if (signals < 0 || pthread_create(&watcher, NULL, watch, &signals) != 0)
         return 8;
     pthread_detach(watcher);
-    /* argv[1] is --worker; the rest is what the daemon was started with. */
+    /* argv[1] is --worker; the rest are the daemon's settings. */
     char **args = nf_alloc_array((size_t)argc + 1, sizeof *args);
     int n = 0;
     for (int i = 0; i < argc; i++)
         if (i != 1)
             args[n++] = argv[i];
-    if (cfg_load(&(struct cfg_sources){.program = "neffd", .argc = n, .argv = args}, &s.cfg, &err) < 0) {
+    if (cfg_load(&(struct cfg_sources){.program = "neffd --worker", .argc = n, .argv = args, .file = ""}, &s.cfg, &err) < 0) {
         nf_error_print("neffd --worker", &err);
         return nf_status_exit(err.code);
     }

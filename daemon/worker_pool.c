@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "config/config.h"
 #include "daemon/post.h"
 #include "daemon/tree.h"
 
@@ -61,7 +62,7 @@ struct worker_pool {
     uv_signal_t sigchld;
     uv_timer_t sample, orphans;
     bool closing;
-    unsigned retire_generation;
+    char **argv;
     void (*closed)(void *user);
     void *closed_user;
     int open_handles;
@@ -83,6 +84,32 @@ static char **child_environment(const char *marker)
             env[k++] = environ[i];
     env[k] = nf_asprintf(TREE_MARKER "=%s", marker);
     return env;
+}
+
+static void argv_free(char **argv)
+{
+    for (size_t i = 0; argv && argv[i]; i++)
+        free(argv[i]);
+    free(argv);
+}
+
+void worker_pool_set_config(struct worker_pool *p, const struct cfg *cfg)
+{
+    char **argv = nf_alloc_array(CFG_ID_MAX + 3, sizeof *argv);
+    size_t n = 0;
+    argv[n++] = nf_strdup(p->o.program);
+    argv[n++] = nf_strdup("--worker");
+    for (int i = 0; i < CFG_ID_MAX; i++) {
+        struct cfg_setting s = cfg_setting(cfg, (enum cfg_id)i);
+        if (!s.set)
+            continue;
+        char *arg = argv[n++] = nf_asprintf("--%s=%s", s.name, s.value);
+        for (char *c = arg; *c && *c != '='; c++)
+            if (*c == '_')
+                *c = '-';
+    }
+    argv_free(p->argv);
+    p->argv = argv;
 }
 
 static void child_environment_free(char **env)
@@ -133,7 +160,7 @@ static int spawn(struct worker_pool *p, struct worker *w, struct nf_error *err)
     posix_spawnattr_setsigdefault(&attr, &all);
     posix_spawnattr_setpgroup(&attr, 0);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-    int e = posix_spawn(&w->pid, "/proc/self/exe", &actions, &attr, p->o.argv, env);
+    int e = posix_spawn(&w->pid, "/proc/self/exe", &actions, &attr, p->argv, env);
     if (e != 0) {
         rc = nf_fail_errno(err, e, "cannot start a worker process");
         goto out;
@@ -584,6 +611,7 @@ int worker_pool_new(const struct worker_pool_options *o, struct worker_pool **re
         return nf_fail_errno(err, errno, "cannot become a sub-reaper");
     struct worker_pool *p = nf_alloc(sizeof *p);
     p->o = *o;
+    worker_pool_set_config(p, o->cfg);
     uv_signal_init(o->loop, &p->sigchld);
     uv_timer_init(o->loop, &p->sample);
     uv_timer_init(o->loop, &p->orphans);
@@ -602,6 +630,7 @@ static void on_pool_handle_closed(uv_handle_t *h)
         return;
     void (*closed)(void *user) = p->closed;
     void *user = p->closed_user;
+    argv_free(p->argv);
     free(p);
     if (closed)
         closed(user);

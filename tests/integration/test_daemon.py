@@ -215,7 +215,7 @@ def malformed_graphs():
         for data in cases:
             error = failed(c.compile(data, timeout=30, eager=True)[0])
             expect(error["class"] == "FAILURE_CLASS_USER", data[:40], error)
-            expect(error["location"], "no location", data[:40], error)
+            expect(error["location"] or error["code"] == "unsupported", "no location", data[:40], error)
         expect(c.counters()["worker_crashes"] == 0, c.counters())
         done(c.compile(text, timeout=30)[0])
 

@@ -512,10 +512,11 @@ def drain_runs_out():
 
 def second_signal_stops_at_once():
     with Place("slow:60") as p:
-        p.client().open(module(1), eager=True, **T)
+        running = p.client().open(module(1), eager=True, **T)
         until(lambda: p.fake.starts(), 5, "start")
         p.daemon.proc.send_signal(signal.SIGTERM)
         p.daemon.wait_log("daemon: draining")
+        expect(not running.call.done(), "ended by the first one")
         began = time.time()
         p.daemon.proc.send_signal(signal.SIGTERM)
         expect(p.daemon.proc.wait(10 * SLOW) == 0 and time.time() - began < 4 * SLOW, "took", time.time() - began)
