@@ -32,10 +32,25 @@ void counters_fill(const struct counters *c, Neffd__V1__Counters *ret_message)
 #undef COUNTER
 }
 
-void counters_fill_lifetime(struct counters *c, struct cache_store *store, Neffd__V1__Counters *ret_message)
+void counters_read_lifetime(struct cache_store *store, Neffd__V1__Counters *ret_message)
 {
-    counters_save(c, store);
 #define COUNTER(field) ret_message->field = cache_store_lifetime_get(store, #field);
+#include "daemon/counters.def"
+#undef COUNTER
+}
+
+/* The store shows `before` plus what it has applied of what it was told, which is anything between nothing and all: so what it
+ * shows less what it was told is at most `before`, and the largest that was seen is the best guess. */
+void counters_complete_lifetime(struct counters *c, Neffd__V1__Counters *lifetime)
+{
+#define COUNTER(field)                                                                                   \
+    do {                                                                                                 \
+        uint64_t shown = lifetime->field, told = c->saved.field;                                         \
+        uint64_t now = atomic_load_explicit(&c->field, memory_order_relaxed);                            \
+        if (shown > told && shown - told > c->before.field)                                              \
+            c->before.field = shown - told;                                                              \
+        lifetime->field = NF_MAX(shown, c->before.field + now);                                          \
+    } while (0);
 #include "daemon/counters.def"
 #undef COUNTER
 }

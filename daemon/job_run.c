@@ -299,11 +299,10 @@ struct remembering {
     int64_t started_us;
 };
 
-static int remember_run(struct task *t, struct cache_mount_item *item, struct nf_error *err)
+static int remember_run(struct task *t, struct nf_error *err)
 {
     struct remembering *r = (struct remembering *)t;
     struct nf_str tail[JOB_LOG_LINES];
-    (void)item;
     for (size_t i = 0; i < r->line_count; i++)
         tail[i] = nf_str_c(r->lines[i]);
     struct cache_failure f = {.error = r->err, .cls = nf_status_class(r->err.code), .attempts = r->attempts, .log_tail = tail, .log_count = r->line_count};
@@ -364,7 +363,7 @@ static bool remember(struct job *j, const struct nf_error *err)
         r->front_count = j->front_count;
     }
     job_state_set(j, JOB_PUBLISH);
-    task_start(j->d, &r->task, 0);
+    task_start(j->d, &r->task);
     return true;
 }
 
@@ -508,10 +507,9 @@ struct publish {
     struct nf_error store_err;
 };
 
-static int publish_run(struct task *t, struct cache_mount_item *item, struct nf_error *err)
+static int publish_run(struct task *t, struct nf_error *err)
 {
     struct publish *p = (struct publish *)t;
-    (void)item;
     struct nf_arena *arena = nf_arena_new(0);
     struct details details = {0};
     int rc = NF_OK;
@@ -536,7 +534,7 @@ static int publish_run(struct task *t, struct cache_mount_item *item, struct nf_
     }
     for (size_t i = 0; i < p->output_count; i++) {
         bool is_neff = strcmp(p->outputs[i].kind, "neff") == 0;
-        if (is_neff && p->has_published)
+        if (is_neff && p->has_published && p->published.hit)
             continue;
         struct nf_error hash_err = {0};
         int hrc = scratch_hash_file(p->outputs[i].path, &p->outputs[i].sha256, &p->outputs[i].size, &hash_err);
@@ -578,32 +576,29 @@ static void publish_end(struct task *t, int rc, const struct nf_error *err)
     struct nf_error fail = {0};
     j->publish_ns = nf_now_ns() - j->state_since_ns;
     if (j->finished) {
-        if (rc != NF_EMOUNTHUNG && p->has_published)
+        if (p->has_published)
             cache_hit_close(p->published.hit);
         job_unref(j);
         return;
     }
-    if (rc == NF_OK && p->has_published) {
+    if (p->has_published && p->published.hit) {
         j->hit = p->published.hit;
         warn_tier(j, "local", p->published.local_rc, &p->published.local_err);
         warn_tier(j, "shared", p->published.shared_rc, &p->published.shared_err);
         for (size_t i = p->front_count; i < j->front_count && j->front_verified; i++)   /* merged meanwhile */
             cache_store_alias_put(d->store, &j->fronts[i], &j->canonical, j->cache_namespace, NULL);
-    } else if (rc != NF_EMOUNTHUNG) {
+    } else {
         if (rc != NF_OK)
             warn_tier(j, "cache: no", rc, err);
         /* No tier holds it: it is delivered from where the worker left it. */
         for (size_t i = 0; i < p->output_count; i++)
             if (strcmp(p->outputs[i].kind, "neff") == 0 && p->hash_rc == NF_OK)
                 scratch_keep_file(d->scratch, p->outputs[i].path, "neff", &p->outputs[i].sha256, p->outputs[i].size, &j->loose, &fail);
-    } else {
-        fail = *err;
     }
-    if (rc != NF_EMOUNTHUNG)
-        for (size_t i = 0; i < p->output_count && i < j->output_count; i++) {
-            j->outputs[i].sha256 = p->outputs[i].sha256;
-            j->outputs[i].size = p->outputs[i].size;
-        }
+    for (size_t i = 0; i < p->output_count && i < j->output_count; i++) {
+        j->outputs[i].sha256 = p->outputs[i].sha256;
+        j->outputs[i].size = p->outputs[i].size;
+    }
     if (!j->hit && !j->loose) {
         if (!fail.code)
             fail = err->code ? *err : fail;
@@ -666,7 +661,7 @@ void job_run_publish(struct job *j)
         .pid = (uint32_t)getpid(), .compile_id = nf_str_c(p->compile_id), .attempts = j->attempts, .started_us = j->wall_started_us,
         .compile_us = (uint64_t)(j->compile_ns / 1000), .peak_rss_bytes = j->peak_rss,
     };
-    task_start(d, &p->task, 0);
+    task_start(d, &p->task);
 }
 
 /* ------------------------------------------------------------------------------------------------------------- explain */
@@ -681,10 +676,9 @@ struct explain {
     struct cache_explanation result;
 };
 
-static int explain_run(struct task *t, struct cache_mount_item *item, struct nf_error *err)
+static int explain_run(struct task *t, struct nf_error *err)
 {
     struct explain *x = (struct explain *)t;
-    (void)item;
     struct details details;
     int rc = details_read(x->work_dir, 0, x->arena, &details, err);
     if (rc < 0)
@@ -789,5 +783,5 @@ void job_run_explain(struct job *j)
         for (size_t i = 0; i < cfg->namespaces.len; i++)
             x->readable[x->readable_count++] = nf_strdup(cfg->namespaces.items[i]);
     }
-    task_start(j->d, &x->task, 0);
+    task_start(j->d, &x->task);
 }

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "daemon/hit.h"
 #include "daemon/job.h"
+#include "daemon/task.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -117,6 +118,7 @@ static void close_rest(struct daemon *d)
     srv_server_free(d->server);
     d->server = NULL;
     counters_save(&d->counters, d->store);
+    task_close();
     cache_store_close(d->store);   /* waits for its threads: what they still say is in the queue after this */
     d->store = NULL;
     lock_manager_free(d->lock_manager);

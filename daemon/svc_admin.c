@@ -30,14 +30,32 @@
 
 static const char *const features[] = {"front_keys", "canonical_keys", "join", "merge", "explain", "remembered_failures", "namespaces", "fetch", "stop_after"};
 
-static void status_request(struct srv_call *call, struct nf_str message)
+struct status {
+    struct task task;
+    struct srv_call *call;
+    Neffd__V1__Counters lifetime;
+    struct cache_store_status cache;
+};
+
+static int status_run(struct task *t, struct nf_error *err)
 {
-    struct daemon *d = the_daemon;
-    (void)message;
+    struct status *s = (struct status *)t;
+    (void)err;
+    counters_read_lifetime(t->d->store, &s->lifetime);
+    cache_store_status(t->d->store, &s->cache);
+    return NF_OK;
+}
+
+static void status_end(struct task *t, int rc, const struct nf_error *err)
+{
+    struct status *s = (struct status *)t;
+    struct daemon *d = t->d;
+    (void)rc, (void)err;
+    if (!s->call)
+        return;
     Neffd__V1__StatusReply r = NEFFD__V1__STATUS_REPLY__INIT;
-    Neffd__V1__Counters now = NEFFD__V1__COUNTERS__INIT, life = NEFFD__V1__COUNTERS__INIT;
+    Neffd__V1__Counters now = NEFFD__V1__COUNTERS__INIT;
     Neffd__V1__CacheStatus cache = NEFFD__V1__CACHE_STATUS__INIT;
-    struct cache_store_status *cs = nf_alloc(sizeof *cs);
     struct job_counts jobs = job_counts(d->jobs);
     const char *targets[32];
     char default_target[64] = "";
@@ -48,18 +66,16 @@ static void status_request(struct srv_call *call, struct nf_str message)
             targets[n++] = tc->info.target;
     if (toolchains_find(d->toolchains, "", &tc, NULL) == NF_OK)
         nf_format(default_target, sizeof default_target, "%s", tc->info.target);
-    counters_from_store(&d->counters, d->store);
-    counters_fill_lifetime(&d->counters, d->store, &life);
     counters_fill(&d->counters, &now);
-    cache_store_status(d->store, cs);
-    cache.shared_dir = cs->shared_dir;
-    cache.local_dir = cs->local_dir;
-    cache.shared_writable = cs->shared_writable;
-    cache.entries = cs->entries;
-    cache.bytes = cs->bytes;
-    cache.local_bytes = cs->local_bytes;
-    cache.limit_bytes = cs->limit_bytes;
-    cache.trouble = cs->trouble;
+    counters_complete_lifetime(&d->counters, &s->lifetime);
+    cache.shared_dir = s->cache.shared_dir;
+    cache.local_dir = s->cache.local_dir;
+    cache.shared_writable = s->cache.shared_writable;
+    cache.entries = s->cache.entries;
+    cache.bytes = s->cache.bytes;
+    cache.local_bytes = s->cache.local_bytes;
+    cache.limit_bytes = s->cache.limit_bytes;
+    cache.trouble = s->cache.trouble;
     r.version = (char *)(uintptr_t)NEFFD_VERSION;
     r.pid = (uint32_t)getpid();
     r.uptime_us = (uint64_t)((nf_now_ns() - d->started_ns) / 1000);
@@ -68,9 +84,9 @@ static void status_request(struct srv_call *call, struct nf_str message)
     r.jobs_queued = jobs.queued;
     r.jobs_running = jobs.running;
     r.waiters = jobs.waiters;
-    r.workers = (uint32_t)worker_pool_count(d->workers);
+    r.workers = d->workers ? (uint32_t)worker_pool_count(d->workers) : 0;
     r.counters = &now;
-    r.counters_lifetime = &life;
+    r.counters_lifetime = &s->lifetime;
     r.cache = &cache;
     r.default_target = default_target;
     r.targets = (char **)(uintptr_t)targets;
@@ -78,11 +94,36 @@ static void status_request(struct srv_call *call, struct nf_str message)
     r.api_version = 1;
     r.features = (char **)(uintptr_t)features;
     r.n_features = NF_ARRAY_LEN(features);
-    srv_reply(call, &r.base);
-    free(cs);
+    srv_call_set_user(s->call, NULL);
+    srv_reply(s->call, &r.base);
 }
 
-const struct srv_handler svc_status = {.on_request = status_request};
+static void status_free(struct task *t) { free(t); }
+
+static void status_request(struct srv_call *call, struct nf_str message)
+{
+    struct daemon *d = the_daemon;
+    struct status *s = nf_alloc(sizeof *s);
+    (void)message;
+    s->task.run = status_run;
+    s->task.end = status_end;
+    s->task.free = status_free;
+    s->call = call;
+    neffd__v1__counters__init(&s->lifetime);
+    counters_save(&d->counters, d->store);
+    srv_call_set_user(call, s);
+    task_start(d, &s->task);
+}
+
+static void status_closed(struct srv_call *call, bool cancelled)
+{
+    struct status *s = srv_call_user(call);
+    (void)cancelled;
+    if (s)
+        s->call = NULL;
+}
+
+const struct srv_handler svc_status = {.on_request = status_request, .on_closed = status_closed};
 
 /* ----------------------------------------------------------------------------------------------------------------- Jobs */
 
@@ -378,11 +419,10 @@ static int on_progress(void *user, const struct cache_progress *p)
     return stream_put(user, &m.base, !p->finished && !p->note[0]);
 }
 
-static int stream_run(struct task *t, struct cache_mount_item *item, struct nf_error *err)
+static int stream_run(struct task *t, struct nf_error *err)
 {
     struct stream *s = (struct stream *)t;
     struct cache_store *store = t->d->store;
-    (void)item;
     switch (s->kind) {
     case STREAM_LIST:
         cache_store_flush(store);
@@ -423,12 +463,6 @@ static void stream_free(struct task *t)
     free(s);
 }
 
-static void stream_unref(struct stream *s)
-{
-    if (atomic_fetch_sub_explicit(&s->task.refs, 1, memory_order_acq_rel) == 1)
-        stream_free(&s->task);
-}
-
 static struct stream *stream_new(struct srv_call *call, enum stream_kind kind)
 {
     struct stream *s = nf_alloc(sizeof *s);
@@ -448,7 +482,7 @@ static struct stream *stream_new(struct srv_call *call, enum stream_kind kind)
 
 static void stream_start(struct stream *s)
 {
-    task_start(the_daemon, &s->task, 3600 * NF_SEC);
+    task_start(the_daemon, &s->task);
     atomic_fetch_add_explicit(&s->task.refs, 1, memory_order_relaxed);   /* the call's */
 }
 
@@ -469,7 +503,7 @@ static void stream_closed(struct srv_call *call, bool cancelled)
     s->stop = true;
     pthread_cond_signal(&s->room);
     pthread_mutex_unlock(&s->lock);
-    stream_unref(s);
+    task_unref(&s->task);
 }
 
 static void list_request(struct srv_call *call, struct nf_str message)
@@ -522,10 +556,9 @@ struct removal {
     uint64_t removed;
 };
 
-static int remove_run(struct task *t, struct cache_mount_item *item, struct nf_error *err)
+static int remove_run(struct task *t, struct nf_error *err)
 {
     struct removal *r = (struct removal *)t;
-    (void)item;
     return cache_store_remove(t->d->store, r->keys, r->count, r->failures_only, r->ns[0] ? r->ns : NULL, &r->removed, err);
 }
 
@@ -585,7 +618,7 @@ static void remove_request(struct srv_call *call, struct nf_str message)
     r->ns = nf_strdup(m->cache_namespace);
     protobuf_c_message_free_unpacked(q_m, NULL);
     srv_call_set_user(call, r);
-    task_start(the_daemon, &r->task, 60 * NF_SEC);
+    task_start(the_daemon, &r->task);
 }
 
 static void remove_closed(struct srv_call *call, bool cancelled)

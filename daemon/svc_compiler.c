@@ -216,10 +216,9 @@ struct sha_task {
     bool ok;
 };
 
-static int sha_run(struct task *t, struct cache_mount_item *item, struct nf_error *err)
+static int sha_run(struct task *t, struct nf_error *err)
 {
     struct sha_task *s = (struct sha_task *)t;
-    (void)item;
     int rc = cache_store_sha256(t->d->store, &s->sha256, &s->found, err);
     s->ok = rc == NF_OK;
     return rc;
@@ -292,7 +291,7 @@ static void lookup_request(struct srv_call *call, struct nf_str message)
         s->sha256 = l->sha256;
         l->refs++;
         uv_timer_start(&l->timer, lookup_timeout, LOOKUP_PATIENCE_MS, 0);
-        task_start(d, &s->task, 0);
+        task_start(d, &s->task);
     } else {
         lookup_answer(l, NULL);
     }
@@ -434,10 +433,9 @@ struct fetch_task {
     bool ok;
 };
 
-static int fetch_run(struct task *t, struct cache_mount_item *item, struct nf_error *err)
+static int fetch_run(struct task *t, struct nf_error *err)
 {
     struct fetch_task *x = (struct fetch_task *)t;
-    (void)item;
     int rc = x->has_sha ? cache_store_sha256(t->d->store, &x->sha256, &x->found, err)
                         : cache_store_lookup(t->d->store, &x->key, NULL, CACHE_LOOKUP_NO_FAILURES, &x->found, err);
     x->ok = rc == NF_OK;
@@ -520,7 +518,7 @@ static void fetch_request(struct srv_call *call, struct nf_str message)
     x->sha256 = f->sha256;
     x->key = f->key;
     f->refs++;
-    task_start(d, &x->task, 0);
+    task_start(d, &x->task);
 }
 
 static void fetch_sent(struct srv_call *call)

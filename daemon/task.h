@@ -1,8 +1,8 @@
-/* task.h: one piece of blocking work on a thread of the cache's store, whose end comes back to the loop.
+/* task.h: one piece of blocking work on a thread of its own, whose end comes back to the loop.
  *
- * A task is embedded first in what it works on. `run` touches nothing but that; `end` is on the loop thread; `free` comes when both the
- * store and the loop have let go (work that was given up may still be running when the loop hears of it: then rc is
- * NF_EMOUNTHUNG and `end` reads no results). */
+ * For the cache's blocking calls, which wait for threads of the cache in turn (so they may not run on those), and at most as long as
+ * a mount's patience. A task is embedded first in what it works on. `run` touches nothing but that; `end` is on the loop thread;
+ * `free` comes when nobody holds it any more. Threads are started as they are needed, up to a limit, and end when idle. */
 #ifndef NEFFD_DAEMON_TASK_H
 #define NEFFD_DAEMON_TASK_H
 
@@ -12,19 +12,22 @@
 #include <stdatomic.h>
 
 struct daemon;
-struct cache_mount_item;
 
 struct task {
     struct post_item item;
+    struct task *next;
     _Atomic int refs;
     struct daemon *d;
-    int (*run)(struct task *t, struct cache_mount_item *item, struct nf_error *err);
+    int (*run)(struct task *t, struct nf_error *err);
     void (*end)(struct task *t, int rc, const struct nf_error *err);
     void (*free)(struct task *t);
     int rc;
     struct nf_error err;
 };
 
-void task_start(struct daemon *d, struct task *t, int64_t patience_ns);   /* 0: the store's own */
+void task_start(struct daemon *d, struct task *t);
+void task_unref(struct task *t);
+/* Waits for what runs; what has not begun ends with NF_ECANCELLED. The ends are in the loop's queue when it returns. */
+void task_close(void);
 
 #endif
