@@ -1,6 +1,6 @@
 /* eval.h: the reference evaluator: runs a verified module on arrays, one operation after the other.
  *
- * It is the oracle of the other stages: simple and right before fast (README.md, "evaluator", says which numerics). A module is
+ * It is the oracle of the other stages: simple and right before fast (EVALUATOR.md says which numerics). A module is
  * prepared once; runs may go on at once from several threads. Programs that passed hlo_verify never crash it, use more memory or
  * time than the options allow, or recurse without bound.
  *

@@ -133,6 +133,41 @@ static void axpy(enum sum_type s, enum nf_dtype step_type, int64_t n, void *acc,
     }
 }
 
+/* acc[i] += x[i] * y[i]: one channel a group */
+static void multiply_add(enum sum_type s, enum nf_dtype step_type, int64_t n, void *acc, const void *x, const void *y)
+{
+#define EACH(T)                                                                      \
+    for (int64_t i = 0; i < n; i++)                                                  \
+        ((T *)acc)[i] += ((const T *)x)[i] * ((const T *)y)[i];                      \
+    break;
+    switch (s) {
+    case SUM_F32:
+        if (step_type == NF_DT_NONE) {
+            EACH(float)
+        }
+        for (int64_t i = 0; i < n; i++)
+            ((float *)acc)[i] = round_to(step_type, ((float *)acc)[i] + round_to(step_type, ((const float *)x)[i] * ((const float *)y)[i]));
+        break;
+    case SUM_F64:
+        EACH(double)
+    case SUM_U32:
+        EACH(uint32_t)
+    case SUM_U64:
+        EACH(uint64_t)
+    case SUM_C64:
+        for (int64_t i = 0; i < n; i++)
+            axpy_c64(1, (float *)acc + 2 * i, (const float *)x + 2 * i, (const float *)y + 2 * i);
+        break;
+    case SUM_C128:
+        for (int64_t i = 0; i < n; i++)
+            axpy_c128(1, (double *)acc + 2 * i, (const double *)x + 2 * i, (const double *)y + 2 * i);
+        break;
+    case SUM_NONE:
+        break;
+    }
+#undef EACH
+}
+
 /* Four rows of the left matrix at a time over one panel of the right, so that it is read from cache. */
 #define GEMM_ROWS 4
 static void gemm_f32(int64_t M, int64_t N, int64_t K, const float *A, const float *B, float *C)
@@ -250,11 +285,13 @@ int ev_convolution(const struct rt_array *lhs, const struct rt_array *rhs, const
     ev_strides(sp + 2, x.dims, xs);
     ev_strides(sp + 2, k.dims, ks);
     int64_t groups = cv->feature_groups * cv->batch_groups, outs = ydims[sp + 1] / groups, ins = k.dims[sp];
+    bool depthwise = ins == 1 && outs == 1 && cv->batch_groups == 1;
     if (y.bytes && x.bytes && k.bytes) {
         int64_t at[RT_ARRAY_RANK_MAX] = {0}; /* batch, space of the output */
         char *py = y.data;
         do {
-            for (int64_t g = 0; g < groups; g++, py += (size_t)outs * w) {
+            int64_t passes = depthwise ? 1 : groups, wide = depthwise ? groups : outs; /* all groups at once, where each has one channel */
+            for (int64_t g = 0; g < passes; g++, py += (size_t)wide * w) {
                 int64_t b = cv->batch_groups > 1 ? g * ydims[0] + at[0] : at[0];
                 int64_t feature0 = cv->feature_groups > 1 ? g * ins : 0;
                 int64_t kat[RT_ARRAY_RANK_MAX] = {0};
@@ -271,7 +308,9 @@ int ev_convolution(const struct rt_array *lhs, const struct rt_array *rhs, const
                     if (!inside)
                         continue;
                     const char *px = (const char *)x.data + xo * (int64_t)w, *pk = (const char *)k.data + ko * (int64_t)w;
-                    for (int64_t c = 0; c < ins; c++)
+                    if (depthwise)
+                        multiply_add(s, each, groups, py, px, pk);
+                    for (int64_t c = 0; c < ins && !depthwise; c++)
                         axpy(s, each, outs, py, px + (size_t)c * w, pk + c * ks[sp] * (int64_t)w);
                 } while (ev_next_index(sp, k.dims, kat));
             }

@@ -432,6 +432,267 @@ static bool expand_top_k(struct hlo_module *m, struct hlo_op *op, V *ret)
     return true;
 }
 
+/* ---- ragged_dot ----
+ *
+ * Groups are runs of the ragged dimension of the left operand. A free ragged dimension: for each group the product with its matrix of
+ * the right operand, kept in the group's rows. A contracted one: for each group a product with zeros outside it, one behind the other.
+ * A batch dimension: the groups do not matter. */
+
+/* i1 of the left operand's shape: group g holds the element. group_sizes: one list, or one a batch (and free) index in front. */
+static V group_mask(X x, V lhs, V sizes, const struct hlo_ragged_dot *d, int64_t g)
+{
+    const struct hlo_type *st = sizes->type;
+    uint32_t gr = st->rank;
+    int64_t ragged = d->lhs_ragged.v[0], start[64], limit[64], ones[64], map[64];
+    const struct hlo_type *it = hlo_type_with_elem(x->m, lhs->type, st->elem), *cut_t;
+    for (uint32_t i = 0; i < gr; i++) {
+        start[i] = 0;
+        ones[i] = 1;
+        limit[i] = st->dims[i];
+    }
+    V bounds[2];
+    for (int which = 0; which < 2; which++) { /* sums of the sizes before group g, and through it */
+        V sum = NULL;
+        int64_t dims[64];
+        uint32_t n = 0;
+        for (uint32_t i = 0; i + 1 < gr; i++)
+            dims[n++] = st->dims[i];
+        cut_t = hlo_type_tensor(x->m, st->elem, n, dims);
+        for (int64_t k = 0; k < g + which; k++) {
+            int64_t cut[64];
+            for (uint32_t i = 0; i < gr; i++)
+                cut[i] = st->dims[i];
+            start[gr - 1] = k;
+            limit[gr - 1] = k + 1;
+            cut[gr - 1] = 1;
+            V one = hlo__chlo_op(x, HLO_OP_SLICE, hlo_type_tensor(x->m, st->elem, gr, cut), 1, &sizes);
+            hlo_op_set_attr(one->def.op, HLO_A_start_indices, hlo_attr_i64s(x->m, gr, start));
+            hlo_op_set_attr(one->def.op, HLO_A_limit_indices, hlo_attr_i64s(x->m, gr, limit));
+            hlo_op_set_attr(one->def.op, HLO_A_strides, hlo_attr_i64s(x->m, gr, ones));
+            one = hlo__chlo_op(x, HLO_OP_RESHAPE, cut_t, 1, &one);
+            sum = sum ? ADD(sum, one) : one;
+        }
+        struct hlo_chlo cut_x = {x->m, x->at, cut_t};
+        if (!sum)
+            sum = hlo__chlo_const(&cut_x, 0);
+        /* leading dimensions of the sizes are the batch dimensions, then free ones in front of the ragged one */
+        uint32_t q = 0;
+        for (size_t i = 0; i < d->lhs_batching.n && q < n; i++)
+            if (d->lhs_batching.v[i] != ragged)
+                map[q++] = d->lhs_batching.v[i];
+        for (int64_t i = 0; i < (int64_t)lhs->type->rank && q < n; i++) {
+            bool taken = i == ragged;
+            for (size_t k = 0; k < d->lhs_batching.n; k++)
+                taken = taken || d->lhs_batching.v[k] == i;
+            for (size_t k = 0; k < d->lhs_contracting.n; k++)
+                taken = taken || d->lhs_contracting.v[k] == i;
+            if (!taken)
+                map[q++] = i;
+        }
+        if (q != n)
+            return NULL;
+        bounds[which] = hlo__chlo_op(x, HLO_OP_BROADCAST_IN_DIM, it, 1, &sum);
+        hlo_op_set_attr(bounds[which]->def.op, HLO_A_broadcast_dimensions, hlo_attr_i64s(x->m, n, map));
+    }
+    V at = hlo__chlo_op(x, HLO_OP_IOTA, it, 0, NULL);
+    hlo_op_set_attr(at->def.op, HLO_A_iota_dimension, hlo_attr_int(x->m, HLO_ELEM_I64, ragged));
+    return AND(GE(at, bounds[0]), LT(at, bounds[1]));
+}
+
+static V dot(X x, V l, V r, const struct hlo_type *t, const struct hlo_dot *d, const struct hlo_attr *precision)
+{
+    V v = hlo__chlo_op(x, HLO_OP_DOT_GENERAL, t, 2, (V[]){l, r});
+    hlo_op_set_attr(v->def.op, HLO_A_dot_dimension_numbers, hlo_attr_dot(x->m, d));
+    if (precision)
+        hlo_op_set_attr(v->def.op, HLO_A_precision_config, precision);
+    return v;
+}
+
+static V expand_ragged_dot(struct hlo_module *m, struct hlo_op *op)
+{
+    const struct hlo_attr *a = hlo_op_attr(op, HLO_A_ragged_dot_dimension_numbers), *precision = hlo_op_attr(op, HLO_A_precision_config);
+    V l = op->operands[0].value, r = op->operands[1].value, sizes = op->operands[2].value;
+    const struct hlo_type *out = op->results[0].type;
+    struct hlo_chlo own = {m, op, l->type};
+    X x = &own;
+    if (!a || a->kind != HLO_ATTR_RAGGED_DOT || a->ragged->lhs_ragged.n != 1 || !sizes->type->rank || l->type->rank > 60 || r->type->rank > 60 || sizes->type->rank > 60)
+        return NULL;
+    const struct hlo_ragged_dot *d = a->ragged;
+    struct hlo_dot plain = {d->lhs_batching, d->rhs_batching, d->lhs_contracting, d->rhs_contracting};
+    int64_t ragged = d->lhs_ragged.v[0], groups = sizes->type->dims[sizes->type->rank - 1];
+    for (size_t i = 0; i < d->lhs_batching.n; i++)
+        if (d->lhs_batching.v[i] == ragged)
+            return dot(x, l, r, out, &plain, precision);
+    if (groups < 1 || groups > 4096)
+        return NULL;
+    bool contracted = false;
+    for (size_t i = 0; i < d->lhs_contracting.n; i++)
+        contracted = contracted || d->lhs_contracting.v[i] == ragged;
+    V zero = C(0), sum = NULL;
+    if (contracted) { /* one product a group, stacked in front */
+        const struct hlo_type *one_t = hlo_type_with_shape(m, out, out->rank - 1, out->dims + 1);
+        int64_t dims[64], map[64];
+        dims[0] = 1;
+        for (uint32_t i = 1; i < out->rank; i++) {
+            dims[i] = out->dims[i];
+            map[i - 1] = i;
+        }
+        const struct hlo_type *row_t = hlo_type_with_shape(m, out, out->rank, dims);
+        V *rows = NF_NEW_ARRAY(m->arena, V, groups);
+        for (int64_t g = 0; g < groups; g++) {
+            V mask = group_mask(x, l, sizes, d, g);
+            if (!mask)
+                return NULL;
+            V p = dot(x, SEL(mask, l, zero), r, one_t, &plain, precision);
+            rows[g] = hlo__chlo_op(x, HLO_OP_BROADCAST_IN_DIM, row_t, 1, &p);
+            hlo_op_set_attr(rows[g]->def.op, HLO_A_broadcast_dimensions, hlo_attr_i64s(m, out->rank - 1, map));
+        }
+        V all = hlo__chlo_op(x, HLO_OP_CONCATENATE, out, (uint32_t)groups, rows);
+        hlo_op_set_attr(all->def.op, HLO_A_dimension, hlo_attr_int(m, HLO_ELEM_I64, 0));
+        return all;
+    }
+    /* rows of a group meet its matrix: zeros elsewhere, so the products can be added up */
+    if (d->rhs_group.n != 1)
+        return NULL;
+    int64_t gd = d->rhs_group.v[0], start[64], limit[64], ones[64], dims[64], batching[64], contracting[64];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->type->rank; i++) {
+        start[i] = 0;
+        ones[i] = 1;
+        limit[i] = r->type->dims[i];
+        if (i != gd)
+            dims[n++] = r->type->dims[i];
+    }
+    for (size_t i = 0; i < d->rhs_batching.n; i++)
+        batching[i] = d->rhs_batching.v[i] - (d->rhs_batching.v[i] > gd);
+    for (size_t i = 0; i < d->rhs_contracting.n; i++)
+        contracting[i] = d->rhs_contracting.v[i] - (d->rhs_contracting.v[i] > gd);
+    plain.rhs_batching = hlo_ints_copy(m, d->rhs_batching.n, batching);
+    plain.rhs_contracting = hlo_ints_copy(m, d->rhs_contracting.n, contracting);
+    const struct hlo_type *matrix_t = hlo_type_with_shape(m, r->type, n, dims);
+    for (int64_t g = 0; g < groups; g++) {
+        int64_t cut[64];
+        for (uint32_t i = 0; i < r->type->rank; i++)
+            cut[i] = r->type->dims[i];
+        start[gd] = g;
+        limit[gd] = g + 1;
+        cut[gd] = 1;
+        V matrix = hlo__chlo_op(x, HLO_OP_SLICE, hlo_type_with_shape(m, r->type, r->type->rank, cut), 1, &r);
+        hlo_op_set_attr(matrix->def.op, HLO_A_start_indices, hlo_attr_i64s(m, r->type->rank, start));
+        hlo_op_set_attr(matrix->def.op, HLO_A_limit_indices, hlo_attr_i64s(m, r->type->rank, limit));
+        hlo_op_set_attr(matrix->def.op, HLO_A_strides, hlo_attr_i64s(m, r->type->rank, ones));
+        matrix = hlo__chlo_op(x, HLO_OP_RESHAPE, matrix_t, 1, &matrix);
+        V mask = group_mask(x, l, sizes, d, g);
+        if (!mask)
+            return NULL;
+        V p = dot(x, SEL(mask, l, zero), matrix, out, &plain, precision);
+        sum = sum ? ADD(sum, p) : p;
+    }
+    return sum;
+}
+
+/* ---- scan: a loop over slices ---- */
+
+static V index_constant(X x, double v)
+{
+    struct hlo_chlo scalar = {x->m, x->at, hlo_type_tensor(x->m, HLO_ELEM_I64, 0, NULL)};
+    return hlo__chlo_const(&scalar, v);
+}
+
+static bool expand_scan(struct hlo_module *m, struct hlo_op *op, V *ret)
+{
+    struct hlo_chlo own = {m, op, NULL};
+    X x = &own;
+    struct hlo_block *old = op->regions[0]->first;
+    int64_t dim = hlo_op_i64(op, HLO_A_dimension, 0), steps = hlo_op_i64(op, HLO_A_scan_dim_size, -1);
+    bool reverse = hlo_op_bool(op, HLO_A_is_reverse, false);
+    uint32_t carries = 0;
+    for (uint32_t i = 0; i < op->num_operands; i++) /* an input loses a dimension in the region, a carry does not */
+        carries += i < old->num_args && old->args[i]->type->rank == op->operands[i].value->type->rank;
+    uint32_t ins = op->num_operands - carries, outs = op->num_results - carries;
+    if (ins)
+        steps = op->operands[0].value->type->dims[dim];
+    if (steps < 0 || op->num_operands > 60 || op->num_results > 60 || old->num_args != op->num_operands || carries > op->num_results)
+        return false;
+    /* state: counter, carries, outputs */
+    uint32_t n = 1 + carries + outs;
+    V *state = NF_NEW_ARRAY(m->arena, V, n), *args = NF_NEW_ARRAY(m->arena, V, n), *back = NF_NEW_ARRAY(m->arena, V, n);
+    const struct hlo_type **types = NF_NEW_ARRAY(m->arena, const struct hlo_type *, n);
+    state[0] = index_constant(x, 0);
+    for (uint32_t i = 0; i < carries; i++)
+        state[1 + i] = op->operands[ins + i].value;
+    for (uint32_t i = 0; i < outs; i++) {
+        struct hlo_chlo o = {m, op, op->results[i].type};
+        state[1 + carries + i] = hlo__chlo_const(&o, 0);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        types[i] = state[i]->type;
+    V zero = index_constant(x, 0), one = index_constant(x, 1), last = index_constant(x, (double)steps - 1), end = index_constant(x, (double)steps);
+    struct hlo_op *loop = hlo_op_new(m, HLO_OP_WHILE, n, state, n, types, 2);
+    loop->loc = op->loc;
+    loop->pos = op->pos;
+    hlo_block_insert(op->block, op, loop);
+    struct hlo_block *cond = hlo_block_new(m, loop->regions[0]), *body = hlo_block_new(m, loop->regions[1]);
+    V at = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        V c = hlo_block_add_arg(m, cond, types[i]);
+        at = i ? at : c;
+    }
+    V go = hlo_build(m, cond, NULL, HLO_OP_COMPARE, hlo_type_tensor(m, HLO_ELEM_I1, 0, NULL), 2, (V[]){at, end});
+    hlo_op_set_attr(go->def.op, HLO_A_comparison_direction, hlo_attr_enum(m, HLO_ENUM_DIRECTION, HLO_LT));
+    hlo_block_append(cond, hlo_op_new(m, HLO_OP_RETURN, 1, &go, 0, NULL, 0));
+    for (uint32_t i = 0; i < n; i++)
+        args[i] = hlo_block_add_arg(m, body, types[i]);
+    V where = reverse ? hlo_build(m, body, NULL, HLO_OP_SUBTRACT, types[0], 2, (V[]){last, args[0]}) : args[0];
+    /* the region, with its arguments replaced */
+    size_t map_len = m->num_values;
+    V *map = NF_NEW_ARRAY(m->arena, V, map_len);
+    V starts[66];
+    for (uint32_t i = 0; i < ins; i++) {
+        V in = op->operands[i].value;
+        int64_t sizes[64];
+        if (in->type->rank > 64)
+            return false;
+        starts[0] = in;
+        for (uint32_t k = 0; k < in->type->rank; k++) {
+            sizes[k] = k == dim ? 1 : in->type->dims[k];
+            starts[1 + k] = k == dim ? where : zero;
+        }
+        V cut = hlo_build(m, body, NULL, HLO_OP_DYNAMIC_SLICE, hlo_type_with_shape(m, in->type, in->type->rank, sizes), 1 + in->type->rank, starts);
+        hlo_op_set_attr(cut->def.op, HLO_A_slice_sizes, hlo_attr_i64s(m, in->type->rank, sizes));
+        map[old->args[i]->id] = hlo_build(m, body, NULL, HLO_OP_RESHAPE, old->args[i]->type, 1, &cut);
+    }
+    for (uint32_t i = 0; i < carries; i++)
+        map[old->args[ins + i]->id] = args[1 + i];
+    for (struct hlo_op *o = old->first; o != old->last; o = o->next)
+        hlo_block_append(body, hlo_op_clone(m, o, map, map_len));
+    back[0] = hlo_build(m, body, NULL, HLO_OP_ADD, types[0], 2, (V[]){args[0], one});
+    for (uint32_t i = 0; i < outs + carries; i++) {
+        V v = old->last->operands[i].value, now = v->id < map_len && map[v->id] ? map[v->id] : v;
+        if (i >= outs) {
+            back[1 + i - outs] = now;
+            continue;
+        }
+        const struct hlo_type *whole = op->results[i].type;
+        int64_t dims[64];
+        if (whole->rank > 64)
+            return false;
+        starts[0] = args[1 + carries + i];
+        for (uint32_t k = 0; k < whole->rank; k++) {
+            dims[k] = k == dim ? 1 : whole->dims[k];
+            starts[2 + k] = k == dim ? where : zero;
+        }
+        starts[1] = hlo_build(m, body, NULL, HLO_OP_RESHAPE, hlo_type_with_shape(m, whole, whole->rank, dims), 1, &now);
+        back[1 + carries + i] = hlo_build(m, body, NULL, HLO_OP_DYNAMIC_UPDATE_SLICE, whole, 2 + whole->rank, starts);
+    }
+    hlo_block_append(body, hlo_op_new(m, HLO_OP_RETURN, n, back, 0, NULL, 0));
+    for (uint32_t i = 0; i < outs; i++)
+        ret[i] = &loop->results[1 + carries + i];
+    for (uint32_t i = 0; i < carries; i++)
+        ret[outs + i] = &loop->results[1 + i];
+    return true;
+}
+
 /* ---- the pass ---- */
 
 static V expand_one(struct hlo_module *m, struct hlo_op *op)
@@ -468,6 +729,8 @@ static V expand_one(struct hlo_module *m, struct hlo_op *op)
         return mulhi(m, op, a, op->operands[1].value);
     case HLO_OP_CHLO_ZETA: case HLO_OP_CHLO_POLYGAMMA:
         return expand_pair(m, op, id, a, op->operands[1].value);
+    case HLO_OP_CHLO_RAGGED_DOT:
+        return expand_ragged_dot(m, op);
     case HLO_OP_CHLO_CONSTANT: {
         const struct hlo_attr *v = hlo_op_attr(op, HLO_A_value);
         return v && v->kind == HLO_ATTR_DENSE ? hlo_build_constant(m, op->block, op, v) : NULL;
@@ -501,11 +764,13 @@ int hlo_pass_chlo(struct hlo_module *m, struct nf_error *err)
     for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
         if (hlo_op_info((enum hlo_op_id)op->id)->dialect != HLO_DIALECT_CHLO)
             continue;
-        V by[2] = {NULL, NULL};
+        V by[64] = {NULL};
         bool any_shape = op->id == HLO_OP_CHLO_TAN || op->id == HLO_OP_CHLO_CONJ || op->id == HLO_OP_CHLO_SQUARE;
         if (any_shape || is_static(op)) {
             if (op->id == HLO_OP_CHLO_TOP_K)
                 (void)expand_top_k(m, op, by);
+            else if (op->id == HLO_OP_CHLO_SCAN)
+                (void)expand_scan(m, op, by);
             else if (op->num_results == 1)
                 by[0] = expand_one(m, op);
         }

@@ -218,6 +218,13 @@ START_TEST(the_others_are_exact)
         " %v, %i = chlo.top_k(%a, k = 3) : tensor<2x4xf32> -> (tensor<2x3xf32>, tensor<2x3xi32>)\n return %v, %i : tensor<2x3xf32>, tensor<2x3xi32>\n}\n",
         "func.func @main() -> tensor<2x3xi1> {\n %a = stablehlo.constant dense<[[1.0], [2.0]]> : tensor<2x1xf32>\n %b = stablehlo.constant dense<[0.5, 1.5, 2.5]> : tensor<3xf32>\n"
         " %0 = chlo.broadcast_compare %a, %b {comparison_direction = #chlo<comparison_direction GT>} : (tensor<2x1xf32>, tensor<3xf32>) -> tensor<2x3xi1>\n return %0 : tensor<2x3xi1>\n}\n",
+        "func.func @main() -> (tensor<4xi32>, tensor<i32>) {\n %a = stablehlo.constant dense<[1, 2, 3, 4]> : tensor<4xi32>\n %z = stablehlo.constant dense<10> : tensor<i32>\n"
+        " %0:2 = chlo.scan(%a) inits(%z) dimension=0 attributes {is_reverse = true} {\n ^bb0(%x: tensor<i32>, %s: tensor<i32>):\n %r = stablehlo.multiply %x, %s : tensor<i32>\n"
+        " stablehlo.return %r, %r : tensor<i32>, tensor<i32>\n } : (tensor<4xi32>, tensor<i32>) -> (tensor<4xi32>, tensor<i32>)\n return %0#0, %0#1 : tensor<4xi32>, tensor<i32>\n}\n",
+        "func.func @main() -> tensor<2x1x2xi32> {\n %a = stablehlo.constant dense<[[1, 2, 3]]> : tensor<1x3xi32>\n %b = stablehlo.constant dense<[[1, 2], [3, 4], [5, 6]]> : tensor<3x2xi32>\n"
+        " %g = stablehlo.constant dense<[1, 2]> : tensor<2xi64>\n %0 = \"chlo.ragged_dot\"(%a, %b, %g) {ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], "
+        "rhs_batching_dimensions = [], lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0], lhs_ragged_dimensions = [1], rhs_group_dimensions = []>} : "
+        "(tensor<1x3xi32>, tensor<3x2xi32>, tensor<2xi64>) -> tensor<2x1x2xi32>\n return %0 : tensor<2x1x2xi32>\n}\n",
         "func.func @main() -> tensor<3xi1> {\n %a = stablehlo.constant dense<[0x7F800000, 0xFF800000, 1.0]> : tensor<3xf32>\n"
         " %0 = chlo.is_neg_inf %a : tensor<3xf32> -> tensor<3xi1>\n return %0 : tensor<3xi1>\n}\n",
     };

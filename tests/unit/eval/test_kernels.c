@@ -254,6 +254,35 @@ START_TEST(convolution_with_everything)
 }
 END_TEST
 
+/* One channel a group takes a path of its own; integers give exact sums. */
+START_TEST(depthwise_convolution)
+{
+    enum { L = 6, C = 5, K = 3 };
+    struct rt_array x = array(NF_DT_S8, 3, (int64_t[]){1, L, C}), w = array(NF_DT_S8, 3, (int64_t[]){K, 1, C}), y = array(NF_DT_S32, 3, (int64_t[]){1, L, C});
+    int8_t *px = x.data, *pw = w.data;
+    for (int i = 0; i < L * C; i++)
+        px[i] = (int8_t)(i * 17 % 120 - 60);
+    for (int i = 0; i < K * C; i++)
+        pw[i] = (int8_t)(i * 31 % 100 - 50);
+    int64_t sp = 1, ksp = 0, one = 1;
+    struct ev_conv c = {.input_batch = 0, .input_feature = 2, .kernel_input_feature = 1, .kernel_output_feature = 2, .output_batch = 0, .output_feature = 2,
+        .input_spatial = {&sp, 1}, .kernel_spatial = {&ksp, 1}, .output_spatial = {&sp, 1}, .strides = &one, .pad_low = &one, .lhs_dilation = &one,
+        .rhs_dilation = &one, .feature_groups = C, .batch_groups = 1};
+    ck_assert_int_eq(ev_convolution(&x, &w, &c, &y, NULL), 0);
+    for (int o = 0; o < L; o++)
+        for (int f = 0; f < C; f++) {
+            int s = 0;
+            for (int k = 0; k < K; k++)
+                if (o + k - 1 >= 0 && o + k - 1 < L)
+                    s += px[(o + k - 1) * C + f] * pw[k * C + f];
+            ck_assert_int_eq(((int32_t *)y.data)[o * C + f], s);
+        }
+    rt_array_done(&x);
+    rt_array_done(&w);
+    rt_array_done(&y);
+}
+END_TEST
+
 /* All kinds and lengths with small, large and mixed factors, against the sum that defines them. */
 START_TEST(fourier_transforms_of_any_length)
 {
@@ -390,6 +419,7 @@ int main(void)
     tcase_add_test(t, pad_cuts_and_spreads);
     tcase_add_test(t, dot_general_with_batches);
     tcase_add_test(t, convolution_with_everything);
+    tcase_add_test(t, depthwise_convolution);
     tcase_add_test(t, fourier_transforms_of_any_length);
     tcase_add_test(t, solves_undo_products);
     tcase_add_test(t, random_bits_are_the_published_ones);
