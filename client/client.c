@@ -59,6 +59,7 @@ int cl_client_open(const neffd_client_options *options, const char *tool, neffd_
     c->local_given = is_set(cfg, CFG_ID_local_dir);
     c->tool = nf_strdup(tool ? tool : "libneffd " NEFFD_VERSION);
     c->namespace_default = nf_strdup(cfg->cache_namespace);
+    c->record_dir = cfg->record_dir[0] ? nf_strdup(cfg->record_dir) : NULL;
     c->daemon_program = cfg->daemon[0] ? nf_strdup(cfg->daemon) : NULL;
     c->target_override = cfg->target[0] ? nf_strdup(cfg->target) : NULL;
     c->cpu_threads = (uint32_t)cfg->cpu_threads;
@@ -128,6 +129,7 @@ CL_EXPORT void neffd_client_close(neffd_client *client)
     free(client->local_dir);
     free(client->tool);
     free(client->namespace_default);
+    free(client->record_dir);
     free(client->daemon_program);
     free(client->target_override);
     free(client);

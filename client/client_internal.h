@@ -20,6 +20,7 @@ struct neffd_client {
     char *socket, *shared_dir, *local_dir;
     char *tool;                    /* ClientInfo.tool */
     char *namespace_default;
+    char *record_dir;              /* where requests are kept for a warm-up; NULL: nowhere */
     char *daemon_program;          /* of the configuration; NULL: found by cl_daemon_find */
     char *target_override;         /* NEURON_PLATFORM_TARGET_OVERRIDE; may be NULL */
     bool shared_given, local_given;/* by options or environment: a daemon that is started here gets the same */
@@ -69,6 +70,9 @@ int cl_request_check(const neffd_request *request, struct nf_error *err);
 /* The start message, packed and appended. front_key NULL: none. */
 int cl_request_pack_start(neffd_client *client, const neffd_request *request, enum cl_action action, const struct nf_digest *front_key,
     struct nf_buf *out, struct nf_error *err);
+
+/* Keeps the request in client->record_dir, once (record.c). Never fails a request: what cannot be kept is logged. */
+void cl_record(neffd_client *client, const neffd_request *request);
 
 /* One unary call with protobuf-c messages; the reply is freed with protobuf_c_message_free_unpacked. */
 int cl_unary_message(neffd_client *client, enum rpc_method_id method, const ProtobufCMessage *request, int64_t deadline_ns,

@@ -278,6 +278,8 @@ int cl_ask(neffd_client *client, const neffd_request *request, enum cl_action ac
         return r;
     struct asking a = {.client = client, .request = request, .answer = &answer, .deadline_ns = cl_deadline(request->timeout_ms)};
     atomic_fetch_add(&client->ordinal, 1);
+    if (client->record_dir && action == CL_COMPILE)
+        cl_record(client, request);
 
     int keyed = cl_front_key(client, request, &front_key, &why);
     if (keyed < 0 && keyed != NF_ENOTFOUND && keyed != NF_ECORRUPT && keyed != NF_EPERM)

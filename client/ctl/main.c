@@ -142,6 +142,7 @@ static int parse(struct ctl *c, int argc, char **argv)
         const char *a = argv[i];
         if (only_args || a[0] != '-' || a[1] == 0) {
             c->args[c->arg_count++] = a;
+            only_args = only_args || (c->command && c->command->run == ctl_cmd_warm_record); /* what follows is the command's own */
             continue;
         }
         if (strcmp(a, "--") == 0) {

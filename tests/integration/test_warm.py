@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# tests/run: timeout=300
+"""Warm-up: record what a command asks, compile it, look at it, compile again for a new compiler."""
+import json
+import os
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from support import *  # noqa: E402,F403
+
+STATUS = {"total", "done", "hits", "failed", "running", "eta_p50_ms"}
+
+
+class Warm(unittest.TestCase):
+    def setUp(self):
+        self.place = Place(NEFFD_NEURONX_CC=FAKE)
+        self.addCleanup(self.place.remove)
+        self.dir = os.path.join(self.place.dir, "warm")
+        self.calls = os.path.join(self.place.dir, "calls")
+        self.place.env["FAKE_NEURONX_CC_LOG"] = self.calls
+
+    def starts(self):
+        try:
+            with open(self.calls) as f:
+                return sum('"start"' in line for line in f)
+        except OSError:
+            return 0
+
+    def record(self, *graphs):
+        """A job that asks for graphs; there is no daemon, so nothing is compiled."""
+        script = " ; ".join(f"{NEFFCTL} compile {self.place.write(f'g{i}.mlir', text)} -q --target trn1 -O optlevel=1" for i, text in enumerate(graphs))
+        return self.place.ctl("warm", "record", "--output", self.dir, "sh", "-c", script + "; exit 0")
+
+    def test_record_run_status(self):
+        result = self.record(graph(1), graph(2), graph(1), graph(3))
+        self.assertEqual(result.code, 0, result)
+        self.assertIn("3 requests are recorded", result.err)
+        self.assertEqual(self.place.ctl("warm", "status", "--json").code, 3)
+        self.assertEqual(self.place.ctl("warm", "run", self.dir).code, 4)  # no daemon
+        self.place.start("--target=trn1")
+        run = self.place.ctl("warm", "run", self.dir, "--json")
+        self.assertEqual(run.code, 0, run)
+        self.assertEqual(set(run.json), STATUS | {"failures"})
+        self.assertEqual({k: run.json[k] for k in STATUS}, {"total": 3, "done": 3, "hits": 0, "failed": 0, "running": 0, "eta_p50_ms": 0})
+        self.assertEqual(self.starts(), 3)
+        status = self.place.ctl("warm", "status", "--json")
+        self.assertEqual((status.code, set(status.json), status.json["done"]), (0, STATUS, 3), status)
+        # again: all hits; and the job's own request is one
+        again = self.place.ctl("warm", "run", self.dir)
+        self.assertEqual(again.code, 0, again)
+        self.assertIn("3 hits, 0 compiled", again.out)
+        job = self.place.ctl("compile", self.place.write("g2.mlir", graph(1)), "--target", "trn1", "-O", "optlevel=1", "--json")
+        self.assertEqual(job.json["outcome"], "hit_local", job)
+        self.assertEqual(self.starts(), 3)
+
+    def test_failures_and_waiting(self):
+        self.place.env["FAKE_NEURONX_CC_RULES"] = self.place.write("rules", "tensor<5xf32> => fail\n => slow:1\n")
+        self.assertEqual(self.record(graph(1), GRAPH.replace("4xf32", "5xf32"), graph(2)).code, 0)
+        self.place.start("--target=trn1")
+        run = self.place.popen("warm", "run", self.dir, "--json")
+        waiting = self.place.ctl("warm", "status", "--wait", "--json")
+        out, _ = run.communicate(timeout=60 * SLOW)
+        self.assertEqual(run.returncode, 1, out)
+        summary = json.loads(out)
+        self.assertEqual((summary["done"], summary["failed"]), (3, 1))
+        self.assertEqual([f["code"] for f in summary["failures"]], ["compile_failed"])
+        self.assertEqual((waiting.code, waiting.json["done"], waiting.json["failed"]), (1, 3, 1), waiting)
+
+    def test_a_run_that_was_interrupted_goes_on(self):
+        self.place.env["FAKE_NEURONX_CC_RULES"] = self.place.write("rules", " => slow:0.5\n")
+        self.assertEqual(self.record(*(graph(n) for n in range(1, 7))).code, 0)
+        self.place.start("--target=trn1")
+        run = self.place.popen("warm", "run", self.dir, "--parallel", 2)
+        end = time.monotonic() + 20 * SLOW
+        while time.monotonic() < end and not (self.place.ctl("warm", "status", "--json").json.get("done", 0) >= 2):
+            time.sleep(0.05)
+        run.kill()
+        run.communicate()
+        status = self.place.ctl("warm", "status")
+        self.assertEqual(status.code, 6, status)
+        self.assertIn("interrupted", status.out)
+        self.assertEqual(self.place.ctl("warm", "run", self.dir, "-q").code, 0)
+        self.assertEqual(self.starts(), 6)
+
+    def test_interactive_requests_promote(self):
+        self.place.env["FAKE_NEURONX_CC_RULES"] = self.place.write("rules", " => slow:2\n")
+        self.assertEqual(self.record(graph(1)).code, 0)
+        self.place.start("--target=trn1")
+        run = self.place.popen("warm", "run", self.dir)
+        end = time.monotonic() + 10 * SLOW
+        jobs = []
+        while time.monotonic() < end and not jobs:
+            jobs = self.place.ctl("jobs", "--json").json["jobs"]
+        self.assertEqual(jobs[0]["priority"], "warmup")
+        job = self.place.ctl("compile", self.place.write("g0.mlir", graph(1)), "--target", "trn1", "-O", "optlevel=1", "--json")
+        self.assertEqual(job.json["outcome"], "joined", job)
+        self.assertEqual(run.wait(30 * SLOW), 0)
+        run.communicate()
+        self.assertEqual(self.starts(), 1)
+
+    def test_upgrade(self):
+        self.place.start("--target=trn1")
+        for n in (1, 2):
+            done = self.place.ctl("compile", self.place.write(f"u{n}.mlir", graph(n)), "-O", "optlevel=1", "--name", f"u{n}", "--json")
+            self.assertEqual(done.code, 0, done)
+        old = self.place.ctl("warm", "upgrade", "--to", "9.99")
+        self.assertEqual(old.code, 7, old)
+        self.assertIn("no compiler of version 9.99", old.err)
+        self.assertEqual(self.place.stop(), 0)
+        with open(FAKE, "rb") as f: # another binary: what a compiler is, is asked once a binary
+            self.place.env["NEFFD_NEURONX_CC"] = self.place.write("new/neuronx-cc", f.read())
+        os.chmod(self.place.env["NEFFD_NEURONX_CC"], 0o755)
+        self.place.env["FAKE_NEURONX_CC_VERSION"] = "9.99.1.0+new"
+        self.place.start("--target=trn1")
+        with_new = time.monotonic() + 10 * SLOW
+        while time.monotonic() < with_new and "9.99" not in open(os.path.join(self.place.local, "toolchains")).read():
+            time.sleep(0.05)
+        before = self.starts()
+        up = self.place.ctl("warm", "upgrade", "--to", "9.99", "--json")
+        self.assertEqual(up.code, 0, up)
+        self.assertEqual((up.json["total"], up.json["failed"]), (2, 0), up)
+        self.assertEqual(self.starts() - before, 2)
+        # whoever asks now, with the new compiler, is served
+        after = self.place.ctl("compile", self.place.write("u1.mlir", graph(1)), "-O", "optlevel=1", "--json")
+        self.assertIn(after.json["outcome"], ("hit_local", "hit_shared"), after)
+        self.assertIn("9.99", after.json["artifact"]["compiler"])
+        self.assertEqual(self.starts() - before, 2)
+        self.assertEqual(self.place.ctl("warm", "upgrade", "--to", "9.99", "--json").json["total"], 0)
+
+    def test_record_from_the_cache(self):
+        self.place.start("--target=cpu")
+        for n in (1, 2, 3):
+            self.assertEqual(self.place.ctl("compile", self.place.write("c.mlir", graph(n)), "--name", f"c{n}").code, 0)
+        result = self.place.ctl("warm", "record", "--from-cache", "--output", self.dir, "--json")
+        self.assertEqual((result.code, result.json["requests"]), (0, 3), result)
+        run = self.place.ctl("warm", "run", self.dir, "--json")
+        self.assertEqual((run.code, run.json["hits"]), (0, 3), run)
+
+
+if __name__ == "__main__":
+    unittest.main()
