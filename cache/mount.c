@@ -349,8 +349,8 @@ static void *watchdog_main(void *arg)
 
 int cache_mount_open(const char *dir, unsigned threads, int64_t patience_ns, struct cache_mount **ret_mount, struct nf_error *err)
 {
-    if (threads < 1 || threads > 64 || patience_ns <= 0)
-        return nf_fail(err, NF_EINVAL, "a mount needs 1 to 64 threads and a patience");
+    if (threads < 1 || threads > 256 || patience_ns <= 0)
+        return nf_fail(err, NF_EINVAL, "a mount needs 1 to 256 threads and a patience");
     struct cache_mount *m = nf_alloc(sizeof(*m));
     pthread_mutex_init(&m->lock, NULL);
     cond_init(&m->work_cond);

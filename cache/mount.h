@@ -27,7 +27,7 @@ struct cache_mount_work {
     int64_t patience_ns;                                           /* 0: the mount's own */
 };
 
-/* dir is only ever touched on the pool's threads; it need not exist. threads 1 to 64. */
+/* dir is only ever touched on the pool's threads; it need not exist. threads 1 to 256. */
 int cache_mount_open(const char *dir, unsigned threads, int64_t patience_ns, struct cache_mount **ret_mount, struct nf_error *err);
 /* How often a mount in trouble is looked at; 250 ms unless set. */
 void cache_mount_set_retry(struct cache_mount *m, int64_t retry_ns);

@@ -40,8 +40,10 @@ static int open_store(struct daemon *d, struct nf_error *err)
         .shared_soft_bytes = c->cache_soft_limit, .shared_hard_bytes = c->cache_hard_limit,
         .max_text_bytes = c->keep_stablehlo ? c->keep_stablehlo * 4 : 1, .max_aliases = (uint64_t)c->max_aliases,
         .mount_patience_ns = c->mount_timeout_ns, .mount_threads = (unsigned)c->mount_threads,
-        .failure_user_ttl_s = c->failure_ttl_ns / NF_SEC, .failure_internal_ttl_s = c->internal_failure_ttl_ns / NF_SEC,
-        .scrub_bytes_per_s = c->scrub_interval_ns ? c->scrub_rate : 0, .file_mode = (mode_t)c->cache_mode,
+        .mount_retry_ns = c->mount_retry_ns, .zstd_level = c->zstd_level ? (int)c->zstd_level : -1, .alias_ttl_s = c->alias_ttl_ns / NF_SEC,
+        .failure_user_ttl_s = c->failure_ttl_ns ? NF_MAX(c->failure_ttl_ns / NF_SEC, 1) : -1,
+        .failure_internal_ttl_s = c->internal_failure_ttl_ns ? NF_MAX(c->internal_failure_ttl_ns / NF_SEC, 1) : -1,
+        .scrub_bytes_per_s = c->scrub_interval_ns ? c->scrub_rate : 0, .scrub_interval_s = c->scrub_interval_ns / NF_SEC, .file_mode = (mode_t)c->cache_mode,
         .verify_always = c->verify == CFG_VERIFY_ALWAYS,
     };
     int rc = cache_store_open(&o, &d->store, err);

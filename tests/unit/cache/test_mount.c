@@ -172,7 +172,7 @@ START_TEST(bounds_are_checked)
 {
     struct cache_mount *m;
     ASSERT_FAILS(NF_EINVAL, cache_mount_open(root, 0, NF_SEC, &m, &err));
-    ASSERT_FAILS(NF_EINVAL, cache_mount_open(root, 65, NF_SEC, &m, &err));
+    ASSERT_FAILS(NF_EINVAL, cache_mount_open(root, 257, NF_SEC, &m, &err));
     ASSERT_FAILS(NF_EINVAL, cache_mount_open(root, 1, 0, &m, &err));
     cache_mount_close(NULL);
 }
