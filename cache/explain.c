@@ -1,12 +1,13 @@
 /* explain.c: what differs between a request and an entry, and nothing else.
  *
- * Components are compared by kind, those of one kind by name or by index. Three kinds of difference follow from another that is
+ * Components are compared by kind, those of one kind by name or by index. Four kinds of difference follow from another that is
  * already named, and are left out:
  *
  *     types inside the graph          operations are compared without them
  *     numbers that follow a shape     when an input's dimension went from a to b, a number of an operation may go from x to
  *                                     x*b/a (slice limits, iota and reshape sizes)
  *     constants of the same value     with another shape or element type, when an input changed its type
+ *     a constant's operation          when constants differ: one that is no longer equal to another stands on its own
  *
  * If nothing differs after that and the keys do, the operations are compared with everything in them, and at last the digests. */
 #include "cache/explain.h"
@@ -35,7 +36,7 @@ struct differ {
     size_t equal, total;         /* components, for the similarity */
     struct ratio ratios[64];
     size_t ratio_count;
-    bool inputs_differ, target_differs;
+    bool inputs_differ, target_differs, constants_differ;
 };
 
 /* ---------------------------------------------------------------------------------------------------------------- text */
@@ -255,8 +256,10 @@ static void diff_constants(struct differ *d, const struct side *cached, const st
         d->total++;
         if (a && b && constants_match(d, a->value, b->value))
             d->equal++;
-        else
+        else {
             add(d, "constant", b ? b->name : a->name, a ? a->value : none, b ? b->value : none, none);
+            d->constants_differ = true;
+        }
     }
 }
 
@@ -310,11 +313,105 @@ static bool ops_match(const struct differ *d, struct nf_str a, struct nf_str b)
     return i == a.len && k == b.len;
 }
 
+/* Values by what they stand for, for graphs whose constants differ: values are numbered in order, so that a constant more, which is
+ * named already, renumbers all that follow. What counts is how many values before it are no constants. */
+struct naming {
+    uint64_t *constants;         /* their numbers, ascending */
+    size_t count;
+};
+
+/* "%12" at `at`: its number, and past it. */
+static bool value_at(struct nf_str line, size_t *at, uint64_t *ret_id)
+{
+    size_t k = *at + 1;
+    uint64_t id = 0;
+    if (*at >= line.len || line.data[*at] != '%' || k >= line.len || !is_digit(line.data[k]))
+        return false;
+    for (; k < line.len && is_digit(line.data[k]) && id < 1000000000000; k++)
+        id = id * 10 + (uint64_t)(line.data[k] - '0');
+    *at = k;
+    *ret_id = id;
+    return true;
+}
+
+/* "%12 = stablehlo.constant ..." */
+static bool constant_id(const struct cache_component *op, uint64_t *ret_id)
+{
+    struct nf_str line = op->value;
+    size_t at = 0;
+    return value_at(line, &at, ret_id) && nf_str_starts(nf_str_n(line.data + at, line.len - at), NF_STR(" = stablehlo.constant"));
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static struct naming naming_of(struct nf_arena *arena, const struct side *s)
+{
+    struct naming n = {.constants = NF_NEW_ARRAY(arena, uint64_t, s->ops + 1)};
+    for (size_t i = 0; i < s->ops; i++)
+        n.count += constant_id(s->op[i], &n.constants[n.count]);
+    if (n.count)
+        qsort(n.constants, n.count, sizeof(*n.constants), by_number);
+    return n;
+}
+
+static void line_named(const struct naming *n, struct nf_str line, struct nf_buf *out)
+{
+    nf_buf_clear(out);
+    for (size_t at = 0; at < line.len;) {
+        uint64_t id;
+        if (!value_at(line, &at, &id)) {
+            nf_buf_add_char(out, line.data[at++]);
+            continue;
+        }
+        size_t low = 0, high = n->count; /* constants before it */
+        while (low < high) {
+            size_t mid = (low + high) / 2;
+            if (n->constants[mid] < id)
+                low = mid + 1;
+            else
+                high = mid;
+        }
+        if (low < n->count && n->constants[low] == id)
+            nf_buf_add_c(out, "%constant");
+        else
+            nf_buf_addf(out, "%%%llu", (unsigned long long)(id - low));
+    }
+}
+
 static struct nf_str strip(struct nf_str line, struct nf_buf *out)
 {
     nf_buf_clear(out);
     cache_op_strip(line, out);
     return nf_buf_str(out);
+}
+
+/* True when the operations are the same but for constants. */
+static bool same_but_constants(struct differ *d, const struct side *cached, const struct side *requested)
+{
+    struct naming c = naming_of(d->arena, cached), r = naming_of(d->arena, requested);
+    struct nf_buf x = NF_BUF_INIT, y = NF_BUF_INIT, cx = NF_BUF_INIT, ry = NF_BUF_INIT;
+    bool same = c.count && r.count && cached->ops - c.count == requested->ops - r.count;
+    for (size_t i = 0, k = 0; same;) {
+        uint64_t id;
+        while (i < cached->ops && constant_id(cached->op[i], &id))
+            i++;
+        while (k < requested->ops && constant_id(requested->op[k], &id))
+            k++;
+        if (i == cached->ops || k == requested->ops)
+            break;
+        line_named(&c, strip(cached->op[i++]->value, &x), &cx);
+        line_named(&r, strip(requested->op[k++]->value, &y), &ry);
+        same = ops_match(d, nf_buf_str(&cx), nf_buf_str(&ry));
+    }
+    nf_buf_done(&x);
+    nf_buf_done(&y);
+    nf_buf_done(&cx);
+    nf_buf_done(&ry);
+    return same;
 }
 
 /* Adds the first operation that differs, if one does. */
@@ -381,6 +478,8 @@ static void diff_structure(struct differ *d, const struct side *cached, const st
         return;
     }
     *ret_alike = ops_alike(d, cached, requested);
+    if (d->constants_differ && same_but_constants(d, cached, requested))
+        return;
     if (diff_ops(d, cached, requested, false) || d->count)
         return;
     /* Nothing that was named accounts for it: a type inside, or what op lines do not show. */

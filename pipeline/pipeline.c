@@ -292,8 +292,10 @@ int pipe_components(const struct pipe_graph *graph, const struct target_id *id, 
         add(&l, "output", nf_arena_printf(arena, "output %zu", i), c.outputs[i].text, none);
     for (size_t i = 0; i < c.num_constants; i++) {
         char hex[NF_DIGEST_HEX];
-        const char *text = nf_arena_printf(arena, "sha256:%s : %.*s", nf_digest_hex(&c.constants[i].digest, hex),
-                                           (int)NF_MIN(c.constants[i].text.len, (size_t)4096), c.constants[i].text.data ? c.constants[i].text.data : "");
+        struct nf_str type = c.constants[i].text, literal = c.constants[i].literal;
+        int len = (int)NF_MIN(type.len, (size_t)4096);
+        const char *text = literal.len ? nf_arena_printf(arena, "%.*s : %.*s", NF_STR_ARG(literal), len, type.data)
+                                       : nf_arena_printf(arena, "sha256:%s : %.*s", nf_digest_hex(&c.constants[i].digest, hex), len, type.data ? type.data : "");
         add(&l, "constant", nf_arena_printf(arena, "constant %zu", i), nf_str_c(text), none);
     }
     for (size_t i = 0; i < c.num_ops; i++)

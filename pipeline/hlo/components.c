@@ -73,7 +73,7 @@ static struct hlo_value_component value_component(struct hlo_module *m, const st
     return c;
 }
 
-/* "stablehlo.add %1, %2 {a = 1}" without types; constants without their value. */
+/* "stablehlo.add %1, %2 {a = 1}"; constants without their value. */
 static void op_line(const struct hlo_op *op, struct nf_buf *b)
 {
     const struct hlo_op_info *info = hlo_op_info((enum hlo_op_id)op->id);
@@ -102,6 +102,40 @@ static void op_line(const struct hlo_op *op, struct nf_buf *b)
     }
     if (sep[0] == ',')
         nf_buf_add_char(b, '}');
+}
+
+/* "%3, %4 = "; returns its length. */
+static size_t op_results(const struct hlo_op *op, struct nf_buf *b)
+{
+    for (uint32_t i = 0; i < op->num_results && op->id != HLO_OP_FUNC; i++) {
+        nf_buf_add_c(b, i ? ", %" : "%");
+        hlo__print_i64(op->results[i].id, b);
+    }
+    if (b->len)
+        nf_buf_add_c(b, " = ");
+    return b->len;
+}
+
+/* " : tensor<4xf32>, ..." of the results; a function's are its inputs and outputs, which are components of their own. */
+static void op_types(const struct hlo_op *op, struct nf_buf *b)
+{
+    for (uint32_t i = 0; i < op->num_results && op->id != HLO_OP_FUNC; i++) {
+        nf_buf_add_c(b, i ? ", " : " : ");
+        hlo_type_print(op->results[i].type, b);
+    }
+}
+
+/* "dense<0.5>", or nothing when it is long. */
+static struct nf_str literal_of(struct hlo_module *m, const struct hlo_attr *a, struct nf_buf *b)
+{
+    if (!a || a->kind != HLO_ATTR_DENSE || (!a->dense.splat && a->dense.raw.len > 32))
+        return (struct nf_str){0};
+    hlo_attr_print(a, b);
+    const char *end = b->len ? memmem(b->data, b->len, "> : ", 4) : NULL;
+    size_t len = end ? (size_t)(end - b->data) + 1 : b->len;
+    struct nf_str s = len <= 96 ? nf_arena_str(m->arena, nf_str_n(b->data, len)) : (struct nf_str){0};
+    nf_buf_clear(b);
+    return s;
 }
 
 int hlo_components(struct hlo_module *m, struct hlo_components *ret, struct nf_error *err)
@@ -141,9 +175,11 @@ int hlo_components(struct hlo_module *m, struct hlo_components *ret, struct nf_e
     w = hlo_walk_of(m->op);
     for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
         struct hlo_op_component *o = &c.ops[c.num_ops++];
+        size_t begin = op_results(op, &b);
         op_line(op, &b);
+        nf_sha256_add_field(&s, nf_str_n(b.data + begin, b.len - begin));
+        op_types(op, &b);
         o->line = keep(m, &b);
-        nf_sha256_add_field(&s, o->line);
         if (!loc_text(hlo_op_loc(m, op), &b, 0)) {
             char where[48];
             nf_buf_add_c(&b, hlo_op_where(m, op, where, sizeof where));
@@ -155,6 +191,7 @@ int hlo_components(struct hlo_module *m, struct hlo_components *ret, struct nf_e
         struct hlo_value_component *k = &c.constants[c.num_constants++];
         hlo_type_print(op->results[0].type, &b);
         k->text = keep(m, &b);
+        k->literal = literal_of(m, a, &b);
         if (a && a->kind == HLO_ATTR_DENSE) {
             k->digest = *hlo_attr_digest(m, a);
         } else if (a) {

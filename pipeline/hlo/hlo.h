@@ -53,14 +53,15 @@ int hlo_print_canonical(const struct hlo_module *m, struct nf_buf *out);
 struct hlo_value_component {
     struct nf_str text;              /* input, output: type and the attributes that matter; constant: type */
     struct nf_digest digest;         /* constant: of its bytes; else of text */
+    struct nf_str literal;           /* constant: "dense<0.5>" when that is short, else empty */
 };
 struct hlo_op_component {
-    struct nf_str line;              /* the operation without types and constants' values: "stablehlo.add %1, %2" */
+    struct nf_str line;              /* the operation without constants' values: "%3 = stablehlo.add %1, %2 : tensor<4xf32>" */
     struct nf_str location;          /* "file.py:12:3", line:column of the input, or empty */
 };
 struct hlo_components {
     struct nf_digest key;            /* SHA-256 over the canonical form (constants by digest), format version included */
-    struct nf_digest structure;      /* over the op lines only: equal when two programs differ in types and constants alone */
+    struct nf_digest structure;      /* over the operations without results and types: equal when two programs differ in types and constants alone */
     size_t num_inputs, num_outputs, num_constants, num_ops;
     struct hlo_value_component *inputs, *outputs, *constants;
     struct hlo_op_component *ops;

@@ -137,6 +137,29 @@ START_TEST(one_constant_more_is_one_difference)
 }
 END_TEST
 
+/* Two equal constants are one in the canonical form; a value of its own makes an operation more, which is no other structure. */
+START_TEST(a_constant_that_parts_from_its_equals_is_a_constant)
+{
+#define PART_HEAD "target||cpu\ncompiler||tc\ninput|input 0|tensor<4xf32>\n"
+#define PART_CACHED \
+    PART_HEAD "structure||d1\nconstant|constant 0|dense<0.0> : tensor<f32>\nstructure|op 0|builtin.module\nstructure|op 1|func.func @main\n" \
+              "structure|op 2|%1 = stablehlo.constant : tensor<f32>\nstructure|op 3|%2 = stablehlo.maximum %0, %1 : tensor<4xf32>\n" \
+              "structure|op 4|%3 = stablehlo.minimum %2, %1 : tensor<4xf32>\nstructure|op 5|func.return %3\n"
+#define PART_REQUESTED \
+    PART_HEAD "structure||d2\nconstant|constant 0|dense<0.0> : tensor<f32>\nconstant|constant 1|dense<6.0> : tensor<f32>\nstructure|op 0|builtin.module\n" \
+              "structure|op 1|func.func @main\nstructure|op 2|%1 = stablehlo.constant : tensor<f32>\nstructure|op 3|%2 = stablehlo.maximum %0, %1 : tensor<4xf32>\n" \
+              "structure|op 4|%3 = stablehlo.constant : tensor<f32>\nstructure|op 5|%4 = stablehlo.minimum %2, %3 : tensor<4xf32>\nstructure|op 6|func.return %4\n"
+    struct cache_explanation e = diff(PART_CACHED, PART_REQUESTED);
+    expect(&e, "constant|constant 1||dense<6.0> : tensor<f32>|\n");
+    e = diff(PART_REQUESTED, PART_CACHED);
+    expect(&e, "constant|constant 1|dense<6.0> : tensor<f32>||\n");
+    /* but another operand is another structure, beside it */
+    e = diff(PART_CACHED, edit(PART_REQUESTED, "minimum %2, %3", "minimum %0, %3"));
+    ck_assert_uint_eq(e.difference_count, 2);
+    ck_assert_str_eq(e.differences[1].component, "structure");
+}
+END_TEST
+
 START_TEST(one_line_for_people)
 {
     struct nf_buf b = NF_BUF_INIT;
@@ -275,6 +298,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, exactly_what_differs, 0, (int)NF_ARRAY_LEN(cases));
     tcase_add_test(t, one_constant_more_is_one_difference);
+    tcase_add_test(t, a_constant_that_parts_from_its_equals_is_a_constant);
     tcase_add_test(t, one_line_for_people);
     tcase_add_test(t, hostile_text_is_cut_and_stays_utf8);
     tcase_add_test(t, many_differences_are_counted);
