@@ -154,6 +154,21 @@ static int on_check(void *user, const struct hlo_eval_check *check)
 
 static void on_print(void *user, struct nf_str text) { fwrite(text.data, 1, text.len, ((struct tally *)user)->out); }
 
+/* Without --expected and --output: the results as text, the first elements of each. */
+static void show(const struct rt_array *a, size_t number)
+{
+    struct nf_buf b = NF_BUF_INIT;
+    size_t w = nf_dtype_bytes(a->dtype), part = nf_dtype_bytes(nf_dtype_part(a->dtype)), count = w ? a->bytes / w : 0;
+    nf_buf_addf(&b, "output %zu: ", number);
+    rt_shape_print(a->dtype, a->rank, a->dims, &b);
+    for (size_t i = 0; i < NF_MIN(count, (size_t)16); i++)
+        for (size_t p = 0; p < w; p += part)
+            nf_buf_addf(&b, nf_dtype_is_float(nf_dtype_part(a->dtype)) ? "%s%.9g" : "%s%.0f", p ? "+i" : " ",
+                nf_elem_to_double(nf_dtype_part(a->dtype), (const char *)a->data + i * w + p));
+    printf("%s%s\n", b.data ? b.data : "", count > 16 ? " ..." : "");
+    nf_buf_done(&b);
+}
+
 static int compare_all(const struct place *p, const struct rt_array *out, size_t n_out, struct nf_error *err)
 {
     int rc = NF_OK;
@@ -233,6 +248,8 @@ int neffopt_eval(const struct hlo_module *m, const struct eval_options *o, struc
             rc = rt_npy_write(path, &out[d * n_out + i], err);
             free(path);
         }
+    for (size_t i = 0; i < n_out * devices && !rc && !o->output && !o->expected; i++)
+        show(&out[i], i);
     if (!rc && o->expected)
         rc = compare_all(&expected, out, n_out, err);
     for (size_t i = 0; i < n_in * devices; i++)

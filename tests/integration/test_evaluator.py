@@ -53,7 +53,7 @@ class Models(unittest.TestCase):
     """One method for each folder, made below."""
 
     def model(self, folder):
-        modules = [m for m in (folder / "module.mlir", folder / "module.bc.mlir", folder / "module.debug.mlir") if m.exists()]
+        modules = sorted(folder.glob("module*.mlir")) + sorted(folder.glob("module*.bc")) + sorted(folder.glob("module*.hlo.pb"))
         for module in modules:
             with self.subTest(module.name):
                 p = evaluate(module, folder / "inputs", folder / "expected")
