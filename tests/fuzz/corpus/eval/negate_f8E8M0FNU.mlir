@@ -1,0 +1,6 @@
+func.func @main() {
+  %a = stablehlo.constant dense<1> : tensor<3xi32>
+  %b = stablehlo.convert %a : (tensor<3xi32>) -> tensor<3xf8E8M0FNU>
+  %0 = stablehlo.negate %b : tensor<3xf8E8M0FNU>
+  return
+}
