@@ -78,6 +78,10 @@ int ctl_read_file(const char *path, struct nf_buf *ret_bytes, struct nf_error *e
 /* 64 hex digits; 32 for a key that was imported from TorchNeuron. */
 bool ctl_is_key(const char *text, struct nf_digest *ret_key);
 
+/* Every NEFF of both tiers, each key once, from the directories themselves (trees.c). */
+typedef void ctl_entry_fn(void *user, const struct nf_digest *key, const char *cache_namespace);
+void ctl_each_entry(neffd_client *client, const char *only_namespace, ctl_entry_fn *fn, void *user);
+
 /* Text. Styles are empty strings where colours are off. */
 enum ctl_style { CTL_PLAIN, CTL_BOLD, CTL_DIM, CTL_RED, CTL_GREEN, CTL_YELLOW };
 const char *ctl_on(bool color, enum ctl_style style);

@@ -345,8 +345,9 @@ struct export {
     uint64_t written, already, bad, bytes;
 };
 
-static void export_one(struct export *x, const struct nf_digest *key, const char *ns)
+static void export_one(void *user, const struct nf_digest *key, const char *ns)
 {
+    struct export *x = user;
     struct cache_hit *hit = NULL;
     struct nf_error err = {0};
     char hex[NF_DIGEST_HEX], name[80];
@@ -379,9 +380,8 @@ static void export_one(struct export *x, const struct nf_digest *key, const char
 }
 
 /* entries/<namespace or _>/ab/cd/<key>.neff of a tier. */
-static void export_tier(struct export *x, const char *tier, struct nf_map *seen)
+static void each_of_tier(const char *tier, const char *only, struct nf_map *seen, ctl_entry_fn *fn, void *user)
 {
-    const char *only = ctl_value(x->c, "namespace");
     char *entries = nf_asprintf("%s/entries", tier);
     DIR *d = opendir(entries);
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -402,8 +402,8 @@ static void export_tier(struct export *x, const char *tier, struct nf_map *seen)
                 struct nf_digest key;
                 if (strlen(f->d_name) != 64 + 5 || strcmp(f->d_name + 64, ".neff") != 0 || nf_digest_parse(nf_str_n(f->d_name, 64), &key) != NF_OK)
                     continue;
-                if (nf_map_put(seen, nf_digest_str(&key), x) == NULL)
-                    export_one(x, &key, ns);
+                if (nf_map_put(seen, nf_digest_str(&key), seen) == NULL)
+                    fn(user, &key, ns);
             }
             if (leaf)
                 closedir(leaf);
@@ -412,6 +412,15 @@ static void export_tier(struct export *x, const char *tier, struct nf_map *seen)
     if (d)
         closedir(d);
     free(entries);
+}
+
+void ctl_each_entry(neffd_client *client, const char *only_namespace, ctl_entry_fn *fn, void *user)
+{
+    struct nf_map *seen = nf_map_new(true);
+    each_of_tier(client->local_dir, only_namespace, seen, fn, user);
+    if (client->shared_dir)
+        each_of_tier(client->shared_dir, only_namespace, seen, fn, user);
+    nf_map_free(seen);
 }
 
 int ctl_cmd_cache_export_plain(struct ctl *c)
@@ -428,11 +437,7 @@ int ctl_cmd_cache_export_plain(struct ctl *c)
     }
     if (r != NF_OK)
         return ctl_fail(c, &err, NULL);
-    struct nf_map *seen = nf_map_new(true);
-    export_tier(&x, x.client->local_dir, seen);
-    if (x.client->shared_dir)
-        export_tier(&x, x.client->shared_dir, seen);
-    nf_map_free(seen);
+    ctl_each_entry(x.client, ctl_value(c, "namespace"), export_one, &x);
     cache_reader_close(x.reader);
     if (c->json) {
         struct json_object *o = json_object_new_object();

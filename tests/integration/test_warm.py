@@ -127,7 +127,7 @@ class Warm(unittest.TestCase):
         self.assertIn(after.json["outcome"], ("hit_local", "hit_shared"), after)
         self.assertIn("9.99", after.json["artifact"]["compiler"])
         self.assertEqual(self.starts() - before, 2)
-        self.assertEqual(self.place.ctl("warm", "upgrade", "--to", "9.99", "--json").json["total"], 0)
+        self.assertEqual(self.place.ctl("warm", "upgrade", "--to", "9.99", "--json").json["hits"], 2)
 
     def test_record_from_the_cache(self):
         self.place.start("--target=cpu")
@@ -137,6 +137,52 @@ class Warm(unittest.TestCase):
         self.assertEqual((result.code, result.json["requests"]), (0, 3), result)
         run = self.place.ctl("warm", "run", self.dir, "--json")
         self.assertEqual((run.code, run.json["hits"]), (0, 3), run)
+
+
+class Bundle(unittest.TestCase):
+    def test_export_import(self):
+        with Place() as one, Place() as two:
+            one.start()
+            keys = {}
+            for n in (1, 2, 3):
+                done = one.ctl("compile", one.write("b.mlir", graph(n)), "--name", f"b{n}", "--json").json
+                keys[done["canonical_key"]] = done["artifact"]["sha256"]
+            path = os.path.join(one.dir, "all.bundle")
+            out = one.ctl("bundle", "export", path, "--json")
+            self.assertEqual((out.code, out.json["exported"], out.json["bad"]), (0, 3, 0), out)
+            again = os.path.join(one.dir, "one.bundle")
+            self.assertEqual(one.ctl("bundle", "export", again, "--name", "b2", "--json").json["exported"], 1)
+            self.assertEqual(one.ctl("bundle", "export", again, "--key", next(iter(keys)), "--json").json["exported"], 1)
+            # into a cache that has no daemon yet
+            dry = two.ctl("bundle", "import", path, "--dry-run", "--json")
+            self.assertEqual((dry.code, dry.json["total"], dry.json["imported"]), (0, 3, 0), dry)
+            got = two.ctl("bundle", "import", path, "--json")
+            self.assertEqual((got.code, got.json["imported"], got.json["bad"]), (0, 3, 0), got)
+            self.assertEqual(two.ctl("bundle", "import", path, "--json").json["already"], 3)
+            for key, sha in keys.items():
+                self.assertEqual(two.ctl("lookup", key, "--json").json["artifact"]["sha256"], sha)
+            two.start()
+            hit = two.ctl("compile", two.write("b.mlir", graph(2)), "--json")
+            self.assertIn(hit.json["outcome"], ("hit_local", "hit_shared"), hit)
+            # explaining works from what was imported, too
+            near = two.ctl("explain", two.write("w.mlir", graph(2).replace("4xf32", "8xf32")), "--json")
+            self.assertTrue(near.json["explanation"]["found"], near)
+
+    def test_damaged_bundles(self):
+        with Place() as one, Place() as two:
+            one.start()
+            self.assertEqual(one.ctl("compile", one.write("b.mlir", graph(1))).code, 0)
+            path = os.path.join(one.dir, "b")
+            self.assertEqual(one.ctl("bundle", "export", path).code, 0)
+            with open(path, "rb") as f:
+                data = f.read()
+            flipped = bytearray(data)
+            flipped[len(data) // 2] ^= 1
+            for bad in (b"", data[:-1], data[: len(data) // 2], bytes(flipped), data + b"x", b"NEFFDBN1" + b"\0" * 100, b"something else"):
+                result = two.ctl("bundle", "import", one.write("bad", bad))
+                self.assertEqual(result.code, 1, result)
+                self.assertIn("damaged", result.err)
+            self.assertFalse(os.path.exists(os.path.join(two.local, "entries", "_")))
 
 
 if __name__ == "__main__":
