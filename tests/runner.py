@@ -194,6 +194,7 @@ def stop_group(process):
 def run(test, build_dir, options, wrapper):
     result = Result()
     scratch = tempfile.mkdtemp(prefix="nt-", dir="/tmp")
+    os.chmod(scratch, 0o755)  # some tests act as another user
     tap = os.path.join(scratch, "check.tap")
     log = os.path.join(scratch, "output")
     limit = test.timeout * {None: 1, "address": 4, "thread": 6}[options.sanitize]
