@@ -75,10 +75,12 @@ struct srv_call {
     grpc_call *gcall;
     grpc_call_details details;
     grpc_metadata_array metadata;
+    gpr_timespec deadline;
     struct srv_peer peer;
     int64_t deadline_ns;
     struct srv_op op_new, op_recv, op_send, op_finish, op_close;
     bool in_pump;             /* answered inline: the loop never sees it */
+    void *registered;         /* asked for by its method's name: the message comes with the call */
     /* loop thread */
     bool posted, half_closed, paused, receiving, sending, initial_sent, finishing, gone, closed_told;
     struct nf_buf *last;      /* a final message that waits for an outstanding send */
@@ -106,6 +108,7 @@ struct srv_server {
     grpc_server_credentials *creds;
     struct post_queue *post;
     const struct srv_handler *const *handlers;
+    void *registered[RPC_METHOD_MAX];   /* methods with an inline answer */
     void *inline_ctx;
     pthread_t pump;
     bool pump_runs;
@@ -193,11 +196,28 @@ static struct srv_call *call_new(struct srv_server *s)
     return c;
 }
 
-static void request_call(struct srv_server *s)
+static void request_any(struct srv_server *s)
 {
     struct srv_call *c = call_new(s);
     tsan_release(&c->op_new);
     grpc_call_error e = grpc_server_request_call(s->server, &c->gcall, &c->details, &c->metadata, s->cq, s->cq, &c->op_new);
+    if (e != GRPC_CALL_OK) {
+        nf_log(NF_LOG_ERROR, "rpc", "cannot ask for a call", "error=%s", grpc_call_error_to_string(e));
+        c->gcall = NULL;
+        call_unref(c);
+    }
+}
+
+static void request_registered(struct srv_server *s, enum rpc_method_id id)
+{
+    struct srv_call *c = call_new(s);
+    c->id = id;
+    c->handler = s->handlers[id];
+    c->method = rpc_method(id);
+    c->registered = s->registered[id];
+    tsan_release(&c->op_new);
+    grpc_call_error e = grpc_server_request_registered_call(s->server, c->registered, &c->gcall, &c->deadline, &c->metadata, &c->incoming, s->cq,
+                                                            s->cq, &c->op_new);
     if (e != GRPC_CALL_OK) {
         nf_log(NF_LOG_ERROR, "rpc", "cannot ask for a call", "error=%s", grpc_call_error_to_string(e));
         c->gcall = NULL;
@@ -310,6 +330,38 @@ static void refuse(struct srv_call *c, const struct nf_error *err)
     call_unref(c);
 }
 
+static bool admitted(struct srv_call *c)
+{
+    struct nf_error err = {0};
+    if (!c->method->admin || (c->peer.unix_socket && (c->peer.uid == 0 || c->peer.uid == (uint32_t)geteuid())))
+        return true;
+    if (c->peer.unix_socket)
+        nf_fail(&err, NF_EPERM, "%s needs the daemon's uid %u or root, and the caller is uid %u", c->method->path, (unsigned)geteuid(), c->peer.uid);
+    else
+        nf_fail(&err, NF_EPERM, "%s is answered over the Unix socket only", c->method->path);
+    refuse(c, &err);
+    return false;
+}
+
+static bool pump_inline(struct srv_call *c);
+
+/* The message is here already: an inline answer, else the loop's as any other. */
+static void pump_registered_call(struct srv_call *c)
+{
+    find_peer(c);
+    if (!admitted(c))
+        return;
+    if (pump_inline(c))
+        return;
+    c->deadline_ns = deadline_of(c->deadline);
+    c->posted = true;
+    start_close(c);
+    /* As if the receive had been asked for and had come. */
+    atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    c->op_recv.ok = true;
+    post_push(c->server->post, &c->op_recv.item);
+}
+
 static void pump_new_call(struct srv_call *c)
 {
     find_peer(c);
@@ -324,17 +376,9 @@ static void pump_new_call(struct srv_call *c)
         return;
     }
     c->method = rpc_method(c->id);
-    if (c->method->admin && !(c->peer.unix_socket && (c->peer.uid == 0 || c->peer.uid == (uint32_t)geteuid()))) {
-        if (c->peer.unix_socket)
-            nf_fail(&err, NF_EPERM, "%s needs the daemon's uid %u or root, and the caller is uid %u", c->method->path,
-                    (unsigned)geteuid(), c->peer.uid);
-        else
-            nf_fail(&err, NF_EPERM, "%s is answered over the Unix socket only", c->method->path);
-        refuse(c, &err);
+    if (!admitted(c))
         return;
-    }
-    if (!c->handler->inline_answer)
-        start_close(c);
+    start_close(c);
     start_recv(c);
 }
 
@@ -384,21 +428,18 @@ static void pump_event(struct srv_server *s, struct srv_op *op, bool ok)
             call_unref(c);
             return;
         }
-        request_call(s);
-        pump_new_call(c);
+        if (c->registered) {
+            request_registered(s, c->id);
+            pump_registered_call(c);
+        } else {
+            request_any(s);
+            pump_new_call(c);
+        }
         return;
     }
     if (c->in_pump) {
         call_unref(c);
         return;
-    }
-    if (op->kind == OP_RECV && !c->posted && c->handler->inline_answer) {
-        if (ok && pump_inline(c)) {
-            call_unref(c);   /* the receive's reference */
-            return;
-        }
-        c->posted = true;    /* before the loop can see it */
-        start_close(c);
     }
     post_push(s->post, &op->item);
 }
@@ -714,9 +755,17 @@ int srv_server_new(const struct srv_options *o, struct srv_server **ret_server, 
     s->cq = grpc_completion_queue_create_for_next(NULL);
     s->creds = grpc_insecure_server_credentials_create();
     grpc_server_register_completion_queue(s->server, s->cq, NULL);
+    for (int id = 0; id < RPC_METHOD_MAX; id++)
+        if (s->handlers[id] && s->handlers[id]->inline_answer)
+            s->registered[id] = grpc_server_register_method(s->server, rpc_method((enum rpc_method_id)id)->path, NULL,
+                                                            GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER, 0);
     grpc_server_start(s->server);
-    for (int i = 0; i < REQUESTED; i++)
-        request_call(s);
+    for (int i = 0; i < REQUESTED; i++) {
+        request_any(s);
+        for (int id = 0; id < RPC_METHOD_MAX; id++)
+            if (s->registered[id])
+                request_registered(s, (enum rpc_method_id)id);
+    }
     if (pthread_create(&s->pump, NULL, pump_main, s) != 0) {
         *ret_server = NULL;
         return nf_fail(err, NF_EINTERNAL, "cannot start the gRPC thread");   /* the process ends; nothing is given back */

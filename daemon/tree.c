@@ -64,7 +64,8 @@ static size_t children_of_task(pid_t pid, const char *tid, pid_t *out, size_t ca
     while (rest.len && count < cap) {
         struct nf_str word = nf_str_trim(nf_str_cut(&rest, ' '));
         int64_t v;
-        if (word.len && nf_str_to_i64(word, &v) == NF_OK)
+        /* A child that is reaped while the list is made shows as 0, and kill(0) is the end of our own process group. */
+        if (word.len && nf_str_to_i64(word, &v) == NF_OK && v > 1)
             out[count++] = (pid_t)v;
     }
     return count;
@@ -122,7 +123,7 @@ size_t tree_kill(pid_t root, bool with_root)
     pid_t *pids = nf_alloc_array(TREE_MAX, sizeof *pids);
     /* The root first: it can then start nothing more, and its children are handed to the sub-reaper above it. */
     size_t n = tree_descendants(root, pids, TREE_MAX), killed = 0;
-    if (with_root && kill(root, SIGKILL) == 0)
+    if (with_root && root > 1 && kill(root, SIGKILL) == 0)
         killed++;
     for (size_t i = 0; i < n; i++)
         if (kill(pids[i], SIGKILL) == 0)

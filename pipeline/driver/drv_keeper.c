@@ -97,7 +97,7 @@ static unsigned children(pid_t pid, pid_t *ret_pids, unsigned max)
                         value = value * 10 + (text[i] - '0');
                         digits = true;
                     } else if (digits) {
-                        if (n < max)
+                        if (n < max && value > 1)   /* one that is reaped meanwhile shows as 0, which kill(2) takes for our group */
                             ret_pids[n++] = (pid_t)value;
                         value = 0;
                         digits = false;

@@ -21,7 +21,7 @@ WAIT = 25
 
 def children(pid):
     try:
-        return [int(x) for t in os.listdir(f"/proc/{pid}/task") for x in Path(f"/proc/{pid}/task/{t}/children").read_text().split()]
+        return [int(x) for t in os.listdir(f"/proc/{pid}/task") for x in Path(f"/proc/{pid}/task/{t}/children").read_text().split() if int(x) > 1]
     except OSError:
         return []
 
