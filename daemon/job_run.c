@@ -149,6 +149,15 @@ static void let_worker_go(struct job *j, bool lost)
         worker_release(w);
 }
 
+/* The worker has died between being taken and being asked. */
+static void submit_failed(struct job *j, const struct nf_error *err, unsigned attempts)
+{
+    sched_slot_free(j);
+    let_worker_go(j, false);
+    if (!try_again(j, err, attempts))
+        job_end_failed(j, err);
+}
+
 static void take_stage_times(struct job *j, Neffd__V1__StageTime *const *list, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -263,7 +272,7 @@ void job_run_key(struct job *j)
     int rc = worker_submit(j->worker, &r, &err);
     job_request_pack_free(&k);
     if (rc < 0)
-        job_end_failed(j, &err);
+        submit_failed(j, &err, j->key_attempts);
     else
         job_ref(j);
 }
@@ -473,7 +482,7 @@ void job_run_compile(struct job *j)
     int rc = worker_submit(j->worker, &r, &err);
     job_request_pack_free(&k);
     if (rc < 0) {
-        job_end_failed(j, &err);
+        submit_failed(j, &err, j->attempts);
         return;
     }
     job_ref(j);

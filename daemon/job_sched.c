@@ -82,6 +82,10 @@ static void start_compiles(struct daemon *d)
                 return;   /* nobody passes it any more */
             continue;
         }
+        if (j->worker && !worker_alive(j->worker)) {   /* it has died with our graph: another imports it again */
+            worker_release(j->worker);
+            j->worker = NULL;
+        }
         if (!j->worker) {
             struct nf_error err = {0};
             j->worker = worker_take(d->workers, &err);

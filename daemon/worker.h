@@ -46,6 +46,8 @@ void worker_pool_retire_all(struct worker_pool *p);
 
 /* An idle worker, or a new one while there are fewer than max_workers; NULL: wait for on_free. NULL with err filled: none can be started. */
 struct worker *worker_take(struct worker_pool *p, struct nf_error *err);
+/* One that was taken may die at any time; the handle is good until it is given back (or an answer says `lost`). */
+bool worker_alive(const struct worker *w);
 /* Back to the pool. Not while a request is under way. */
 void worker_release(struct worker *w);
 /* Ends it with everything that descends from it; its request is forgotten, the handle is gone. */
@@ -68,6 +70,7 @@ struct worker_request {
     void (*on_answer)(void *user, const struct worker_answer *answer);   /* exactly once, unless worker_kill came first */
     void *user;
 };
+/* NF_EWORKERLOST: it has died since it was taken; release it. NF_ELIMIT: the message is too large. */
 int worker_submit(struct worker *w, const struct worker_request *request, struct nf_error *err);
 bool worker_busy(const struct worker *w);
 uint64_t worker_rss_bytes(const struct worker *w);  /* of its tree, at most half a second old */

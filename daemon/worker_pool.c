@@ -39,6 +39,7 @@ struct worker {
     pid_t pid;
     enum worker_state state;
     bool ready, reaped, killed, retire;
+    bool held;                     /* somebody has taken it: its memory stays until it is given back */
     int wait_status;
     int fd, err_fd;
     int open_handles;
@@ -271,7 +272,7 @@ static void pool_try_close(struct worker_pool *p);
 
 static void worker_try_free(struct worker *w)
 {
-    if (w->state != WORKER_DEAD || !w->reaped || w->open_handles)
+    if (w->state != WORKER_DEAD || !w->reaped || w->open_handles || w->held)
         return;
     struct worker_pool *p = w->pool;
     unlink_worker(w);
@@ -302,6 +303,7 @@ static void worker_lost(struct worker *w)
     }
     if (w->has_request) {
         w->has_request = false;
+        w->held = false;   /* `lost` tells the holder so */
         struct worker_answer a = {.frame = NEFFD__WORKER__V1__FRAME_TYPE__FRAME_TYPE_FAILED, .lost = true, .peak_rss_bytes = w->peak,
                                   .stderr_tail = w->tail};
         describe_end(w, &a.err);
@@ -383,8 +385,11 @@ static void end_worker(struct worker *w)
 void worker_kill(struct worker *w)
 {
     assert(post_on_loop_thread());
-    if (w->state == WORKER_DEAD)
+    w->held = false;
+    if (w->state == WORKER_DEAD) {
+        worker_try_free(w);
         return;
+    }
     w->has_request = false;
     end_worker(w);
     w->state = WORKER_DEAD;
@@ -697,6 +702,7 @@ struct worker *worker_take(struct worker_pool *p, struct nf_error *err)
     for (struct worker *w = p->workers; w; w = w->next) {
         if (w->state == WORKER_IDLE && !w->retire) {
             w->state = WORKER_TAKEN;
+            w->held = true;
             return w;
         }
         if (w->state == WORKER_STARTING)
@@ -708,16 +714,21 @@ struct worker *worker_take(struct worker_pool *p, struct nf_error *err)
             return NULL;
         starting = worker_start(p, err);
     }
-    if (starting)
+    if (starting) {
         starting->state = WORKER_TAKEN;
+        starting->held = true;
+    }
     return starting;
 }
 
 void worker_release(struct worker *w)
 {
-    assert(post_on_loop_thread() && !w->has_request);
-    if (w->state == WORKER_DEAD)
+    assert(post_on_loop_thread() && !w->has_request && w->held);
+    w->held = false;
+    if (w->state == WORKER_DEAD) {
+        worker_try_free(w);
         return;
+    }
     uint64_t rss = w->pool->o.idle_rss_bytes;
     if (w->retire || w->jobs >= w->pool->o.recycle_jobs || w->pool->closing || (rss && tree_rss_of(w->pid) > rss)) {
         w->retire = true;
@@ -732,7 +743,10 @@ void worker_release(struct worker *w)
 
 int worker_submit(struct worker *w, const struct worker_request *request, struct nf_error *err)
 {
-    assert(post_on_loop_thread() && w->state == WORKER_TAKEN && !w->has_request);
+    assert(post_on_loop_thread() && w->held && !w->has_request);
+    if (w->state == WORKER_DEAD)
+        return nf_fail(err, NF_EWORKERLOST, "worker process %d has ended", (int)w->pid);
+    assert(w->state == WORKER_TAKEN);
     if (rpc_frame_add_message(&w->out, (uint8_t)request->frame, request->message) < 0)
         return nf_fail(err, NF_ELIMIT, "the request is over the limit of a message to a worker");
     w->request = *request;
@@ -746,6 +760,7 @@ int worker_submit(struct worker *w, const struct worker_request *request, struct
     return NF_OK;
 }
 
+bool worker_alive(const struct worker *w) { return w->state != WORKER_DEAD && !w->reaped; }
 bool worker_busy(const struct worker *w) { return w->has_request; }
 uint64_t worker_rss_bytes(const struct worker *w) { return w->rss; }
 pid_t worker_pid(const struct worker *w) { return w->pid; }
