@@ -422,7 +422,7 @@ uint64_t hlo__op_hash(const struct hlo_op *op)
 }
 
 /* Equal pure operations of one block become the first of them. */
-static void merge_equal(struct canon *c, struct hlo_block *b, struct hlo_op ***table, size_t *cap)
+void hlo__merge_equal(struct hlo_block *b, struct nf_arena *scratch, struct hlo_op ***table, size_t *cap)
 {
     size_t n = 0;
     HLO_FOR_OPS(op, b)
@@ -431,7 +431,7 @@ static void merge_equal(struct canon *c, struct hlo_block *b, struct hlo_op ***t
     while (want < n * 2)
         want *= 2;
     if (want > *cap) {
-        *table = NF_NEW_ARRAY(c->scratch, struct hlo_op *, want);
+        *table = NF_NEW_ARRAY(scratch, struct hlo_op *, want);
         *cap = want;
     } else {
         memset(*table, 0, want * sizeof **table);
@@ -579,7 +579,7 @@ static int order_blocks(struct canon *c)
         struct hlo_block *b = blocks[n];
         if (b->region->op->id == HLO_OP_MODULE)
             continue;
-        merge_equal(c, b, &table, &table_cap);
+        hlo__merge_equal(b, c->scratch, &table, &table_cap);
         int rc = order_block(c, b, state);
         if (rc)
             return rc;

@@ -5,26 +5,27 @@
 #include "base/file.h"
 #include "pipeline/hlo/bytecode.h"
 #include "pipeline/hlo/hlo_proto.h"
+#include "pipeline/hlo/passes.h"
 #include "pipeline/pipeline.h"
 
 #include <getopt.h>
 #include <unistd.h>
 
-enum action { ACT_NONE, ACT_PRINT, ACT_GENERIC, ACT_CANONICAL, ACT_KEY, ACT_VERIFY, ACT_BYTECODE, ACT_HLO_PROTO, ACT_EVAL, ACT_CHECK, ACT_LIST_OPS };
+enum action { ACT_NONE, ACT_PRINT, ACT_GENERIC, ACT_CANONICAL, ACT_KEY, ACT_VERIFY, ACT_BYTECODE, ACT_HLO_PROTO, ACT_EVAL, ACT_CHECK, ACT_LIST_OPS, ACT_LIST_PASSES };
 
 struct options {
     enum action action;
-    const char *input, *output, *kind, *version;
+    const char *input, *output, *kind, *version, *passes, *print_after;
     bool json, debug_info, stats;
     struct check_options check;
     struct eval_options eval;
 };
 
 static const char usage_text[] =
-    "usage: neffopt FILE|- --print|--print-generic|--canonical|--key|--verify|--to-bytecode[=VERSION]|--to-hlo-proto [-o OUT] [--stats] [--debug-info] [--input-kind K] [--json]\n"
+    "usage: neffopt FILE|- --print|--print-generic|--canonical|--key|--verify|--to-bytecode[=VERSION]|--to-hlo-proto [-o OUT] [--passes=a,b,c] [--print-after=PASS|all] [--stats] [--debug-info] [--input-kind K] [--json]\n"
     "       neffopt FILE|- --eval [--inputs DIR] [--expected DIR] [--output DIR] [--function NAME]\n"
     "       neffopt --check PATH... [--target evaluator|cpu] [--list] [--json] [--jobs N] [--time-limit S]\n"
-    "       neffopt --list-ops\n"
+    "       neffopt --list-ops | --list-passes\n"
     "\n"
     "  --print            the program as StableHLO's tools print it\n"
     "  --print-generic    every operation in MLIR's generic form\n"
@@ -35,6 +36,8 @@ static const char usage_text[] =
     "  --inputs DIR       arguments: DIR/00.npy, 01.npy, ...\n"
     "  --expected DIR     compare the results with DIR/00.npy, ...; tolerances are those of manifest.json\n"
     "  --function NAME    run another function than the entry\n"
+    "  --passes=a,b,c     change the program by these passes first, in this order\n"
+    "  --print-after=P    print the program to stderr behind pass P, or behind each: all\n"
     "  --debug-info       print locations\n"
     "  --stats            counts and times to stderr\n"
     "  -o, --output OUT   write there instead of to stdout (--eval: results to the folder OUT)\n"
@@ -44,6 +47,7 @@ static const char usage_text[] =
     "  --time-limit S     seconds for one case (60)\n"
     "  --list             name the cases of --check instead of running them\n"
     "  --list-ops         the operations that neffopt knows\n"
+    "  --list-passes      the passes, and what each requires, provides and breaks\n"
     "  --json             JSON on stdout\n"
     "  --help, --version\n";
 
@@ -142,6 +146,18 @@ static int print_key(const struct options *o, struct hlo_module *m, struct nf_st
     return rc;
 }
 
+static void print_after(void *user, const struct hlo_pass *pass, const struct hlo_module *m)
+{
+    const struct options *o = user;
+    struct nf_buf b = NF_BUF_INIT;
+    if (!o->print_after || (strcmp(o->print_after, "all") != 0 && strcmp(o->print_after, pass->name) != 0))
+        return;
+    nf_buf_addf(&b, "// ----- after %s\n", pass->name);
+    hlo_print(m, HLO_PRETTY, &b);
+    fwrite(b.data, 1, b.len, stderr);
+    nf_buf_done(&b);
+}
+
 static int run(const struct options *o)
 {
     struct nf_error err = {0};
@@ -170,6 +186,8 @@ static int run(const struct options *o)
     if (!rc)
         rc = hlo_verify(m, &err);
     t2 = nf_now_ns();
+    if (!rc && o->passes)
+        rc = hlo_passes_run(m, nf_str_c(o->passes), print_after, (void *)(uintptr_t)o, &err);
     if (!rc && (o->action == ACT_CANONICAL || o->action == ACT_KEY))
         rc = hlo_canonicalise(m, &err);
     t3 = nf_now_ns();
@@ -210,6 +228,18 @@ static int run(const struct options *o)
     return rc;
 }
 
+static int list_passes(bool json)
+{
+    for (size_t i = 0; hlo_pass_at(i); i++) {
+        const struct hlo_pass *p = hlo_pass_at(i);
+        if (json)
+            printf("{\"name\":\"%s\",\"requires\":\"%s\",\"provides\":\"%s\",\"breaks\":\"%s\",\"help\":\"%s\"}\n", p->name, p->needs, p->gives, p->breaks, p->help);
+        else
+            printf("%-14s %s\n               requires %s; provides %s; breaks %s\n", p->name, p->help, p->needs, p->gives, p->breaks);
+    }
+    return 0;
+}
+
 static int list_ops(bool json)
 {
     for (int i = 0; i < HLO_OP_MAX; i++) {
@@ -230,13 +260,14 @@ static int list_ops(bool json)
 
 int main(int argc, char **argv)
 {
-    enum { O_PRINT = 256, O_GENERIC, O_CANONICAL, O_KEY, O_VERIFY, O_CHECK, O_LIST_OPS, O_JSON, O_JOBS, O_TIME_LIMIT, O_LIST, O_TARGET, O_STATS, O_DEBUG, O_KIND, O_HELP, O_VERSION, O_BYTECODE, O_HLO_PROTO, O_EVAL, O_INPUTS, O_EXPECTED, O_FUNCTION };
+    enum { O_PRINT = 256, O_GENERIC, O_CANONICAL, O_KEY, O_VERIFY, O_CHECK, O_LIST_OPS, O_JSON, O_JOBS, O_TIME_LIMIT, O_LIST, O_TARGET, O_STATS, O_DEBUG, O_KIND, O_HELP, O_VERSION, O_BYTECODE, O_HLO_PROTO, O_EVAL, O_INPUTS, O_EXPECTED, O_FUNCTION, O_PASSES, O_PRINT_AFTER, O_LIST_PASSES };
     static const struct option longs[] = {
         {"print", no_argument, NULL, O_PRINT}, {"print-generic", no_argument, NULL, O_GENERIC}, {"canonical", no_argument, NULL, O_CANONICAL},
         {"key", no_argument, NULL, O_KEY}, {"verify", no_argument, NULL, O_VERIFY}, {"check", no_argument, NULL, O_CHECK},
         {"eval", no_argument, NULL, O_EVAL}, {"inputs", required_argument, NULL, O_INPUTS}, {"expected", required_argument, NULL, O_EXPECTED},
         {"function", required_argument, NULL, O_FUNCTION},
-        {"list-ops", no_argument, NULL, O_LIST_OPS}, {"json", no_argument, NULL, O_JSON}, {"jobs", required_argument, NULL, O_JOBS},
+        {"list-ops", no_argument, NULL, O_LIST_OPS}, {"list-passes", no_argument, NULL, O_LIST_PASSES}, {"passes", required_argument, NULL, O_PASSES},
+        {"print-after", required_argument, NULL, O_PRINT_AFTER}, {"json", no_argument, NULL, O_JSON}, {"jobs", required_argument, NULL, O_JOBS},
         {"time-limit", required_argument, NULL, O_TIME_LIMIT}, {"list", no_argument, NULL, O_LIST}, {"target", required_argument, NULL, O_TARGET},
         {"stats", no_argument, NULL, O_STATS}, {"debug-info", no_argument, NULL, O_DEBUG}, {"input-kind", required_argument, NULL, O_KIND},
         {"to-bytecode", optional_argument, NULL, O_BYTECODE}, {"to-hlo-proto", no_argument, NULL, O_HLO_PROTO},
@@ -263,6 +294,13 @@ int main(int argc, char **argv)
         case O_FUNCTION: o.eval.function = optarg; break;
         case O_CHECK: act = ACT_CHECK; break;
         case O_LIST_OPS: act = ACT_LIST_OPS; break;
+        case O_LIST_PASSES: act = ACT_LIST_PASSES; break;
+        case O_PASSES: o.passes = optarg; break;
+        case O_PRINT_AFTER:
+            if (strcmp(optarg, "all") != 0 && !hlo_pass_find(nf_str_c(optarg)))
+                return usage("", "--print-after names no pass: see --list-passes");
+            o.print_after = optarg;
+            break;
         case O_JSON: o.json = o.check.json = true; break;
         case O_LIST: o.check.list = true; break;
         case O_STATS: o.stats = true; break;
@@ -305,6 +343,10 @@ int main(int argc, char **argv)
     }
     if (o.action == ACT_LIST_OPS)
         return optind == argc ? list_ops(o.json) : usage("", "--list-ops takes no file");
+    if (o.action == ACT_LIST_PASSES)
+        return optind == argc ? list_passes(o.json) : usage("", "--list-passes takes no file");
+    if (o.action == ACT_NONE && o.passes)
+        o.action = ACT_PRINT;
     if (o.action == ACT_NONE)
         return usage("", "say what to do, e.g. --print");
     if (o.action == ACT_CHECK) {

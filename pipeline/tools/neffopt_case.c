@@ -305,7 +305,12 @@ void neffopt_case_bytecode(const char *path, struct case_result *r)
         if (r->verdict == VERDICT_FAIL)
             goto out;
     }
-    char *text_path = nf_strndup(path, strlen(path) - 3);
+    /* X.bc.mlir is exactly what X.mlir.bc holds, where both stand there; else X.mlir */
+    char *text_path = nf_asprintf("%.*s.bc.mlir", (int)(strlen(path) - 8), path);
+    if (access(text_path, R_OK) != 0) {
+        free(text_path);
+        text_path = nf_strndup(path, strlen(path) - 3);
+    }
     bool has_text = access(text_path, R_OK) == 0;
     if (has_text && nf_file_read(text_path, UINT32_MAX, &text, &err)) {
         fail(r, 0, "%s", err.message);

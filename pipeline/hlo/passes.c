@@ -1,0 +1,316 @@
+/* passes.c: the table of passes and running them; the small passes (cse, dce, decompose, legalise). */
+#include "pipeline/hlo/passes.h"
+
+#include "pipeline/hlo/canonical_internal.h"
+
+static const struct hlo_pass passes[] = {
+#define PASS(name, function, needs, gives, breaks, help) {name, function, needs, gives, breaks, help},
+#include "pipeline/hlo/passes.def"
+#undef PASS
+};
+
+const struct hlo_pass *hlo_pass_at(size_t i) { return i < NF_ARRAY_LEN(passes) ? &passes[i] : NULL; }
+
+const struct hlo_pass *hlo_pass_find(struct nf_str name)
+{
+    for (size_t i = 0; i < NF_ARRAY_LEN(passes); i++)
+        if (nf_str_eq_c(name, passes[i].name))
+            return &passes[i];
+    return NULL;
+}
+
+int hlo_passes_run(struct hlo_module *m, struct nf_str names, void (*after)(void *user, const struct hlo_pass *pass, const struct hlo_module *m), void *user,
+                   struct nf_error *err)
+{
+    while (names.len) {
+        struct nf_str name = nf_str_trim(nf_str_cut(&names, ','));
+        const struct hlo_pass *p = hlo_pass_find(name);
+        if (!p) {
+            int rc = nf_fail(err, NF_EUSAGE, "there is no pass '%.*s'", (int)NF_MIN(name.len, (size_t)60), name.data ? name.data : "");
+            nf_error_hint(err, "neffopt --list-passes");
+            return rc;
+        }
+        int rc = p->run(m, err);
+        if (!rc) {
+            rc = hlo_verify(m, err);
+            if (rc && err)
+                err->code = NF_EINTERNAL; /* the pass is to blame, not the program */
+        }
+        if (rc) {
+            nf_error_prefix(err, "pass %s", p->name);
+            return err ? err->code : rc;
+        }
+        if (after)
+            after(user, p, m);
+    }
+    return 0;
+}
+
+static uint32_t traits_of(const struct hlo_op *op) { return hlo_op_info((enum hlo_op_id)op->id)->traits; }
+
+/* Every block of the module, those of a region behind the one around it. */
+static struct hlo_block **all_blocks(struct hlo_module *m, struct nf_arena *scratch, size_t *ret_n)
+{
+    size_t n = 0;
+    for (int pass = 0;; pass++) {
+        struct hlo_block **v = pass ? NF_NEW_ARRAY(scratch, struct hlo_block *, n + 1) : NULL;
+        size_t at = 0;
+        struct hlo_walk w = hlo_walk_of(m->op);
+        for (struct hlo_op *op; (op = hlo_walk_next(&w));)
+            for (uint16_t r = 0; r < op->num_regions; r++)
+                HLO_FOR_BLOCKS(b, op->regions[r]) {
+                    if (pass)
+                        v[at] = b;
+                    at++;
+                }
+        n = at;
+        if (pass) {
+            *ret_n = n;
+            return v;
+        }
+    }
+}
+
+int hlo_pass_cse(struct hlo_module *m, struct nf_error *err)
+{
+    (void)err;
+    struct nf_arena *scratch = nf_arena_new(0);
+    struct hlo_op **table = NULL;
+    size_t n, cap = 0;
+    struct hlo_block **blocks = all_blocks(m, scratch, &n);
+    for (size_t i = 0; i < n; i++)
+        hlo__merge_equal(blocks[i], scratch, &table, &cap);
+    nf_arena_free(scratch);
+    return 0;
+}
+
+int hlo_pass_dce(struct hlo_module *m, struct nf_error *err)
+{
+    (void)err;
+    struct nf_arena *scratch = nf_arena_new(0);
+    size_t n;
+    struct hlo_block **blocks = all_blocks(m, scratch, &n);
+    while (n--) /* innermost first, each from its end: what only dead operations use dies too */
+        for (struct hlo_op *op = blocks[n]->last, *prev; op; op = prev) {
+            prev = op->prev;
+            bool used = !(traits_of(op) & HLO_T_PURE) || op->num_results == 0;
+            for (uint32_t i = 0; !used && i < op->num_results; i++)
+                used = !hlo_value_unused(&op->results[i]);
+            if (!used)
+                hlo_op_erase(op);
+        }
+    nf_arena_free(scratch);
+    return 0;
+}
+
+int hlo_pass_decompose(struct hlo_module *m, struct nf_error *err)
+{
+    (void)err;
+    struct hlo_walk w = hlo_walk_of(m->op);
+    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        if (op->id != HLO_OP_COMPOSITE)
+            continue;
+        struct hlo_value **operands = NF_NEW_ARRAY(m->arena, struct hlo_value *, (size_t)op->num_operands + 1), **results = NF_NEW_ARRAY(m->arena, struct hlo_value *, (size_t)op->num_results + 1);
+        const struct hlo_type **types = NF_NEW_ARRAY(m->arena, const struct hlo_type *, (size_t)op->num_results + 1);
+        for (uint32_t i = 0; i < op->num_operands; i++)
+            operands[i] = op->operands[i].value;
+        for (uint32_t i = 0; i < op->num_results; i++)
+            types[i] = op->results[i].type;
+        struct hlo_op *call = hlo_op_new(m, HLO_OP_CALL, op->num_operands, operands, op->num_results, types, 0);
+        hlo_op_set_attr(call, HLO_A_callee, hlo_op_attr(op, HLO_A_decomposition));
+        call->loc = op->loc;
+        call->pos = op->pos;
+        hlo_block_insert(op->block, op, call);
+        for (uint32_t i = 0; i < op->num_results; i++)
+            results[i] = &call->results[i];
+        hlo_op_replace(op, results);
+    }
+    return 0;
+}
+
+/* ---- legalise ---- */
+
+static struct hlo_op *instead(struct hlo_module *m, struct hlo_op *op, enum hlo_op_id id, uint32_t num_operands)
+{
+    struct hlo_value *v[2] = {num_operands > 0 ? op->operands[0].value : NULL, num_operands > 1 ? op->operands[1].value : NULL};
+    struct hlo_op *n = hlo_op_new(m, id, num_operands, v, 1, &op->results[0].type, 0);
+    n->dict = op->dict;
+    n->num_dict = op->num_dict;
+    n->loc = op->loc;
+    n->pos = op->pos;
+    hlo_block_insert(op->block, op, n);
+    return n;
+}
+
+static void replace(struct hlo_op *op, struct hlo_op *by) { hlo_op_replace(op, (struct hlo_value *[]){&by->results[0]}); }
+
+/* "ab,bc->ac": letters of each operand and of the result; false for spellings that a product cannot do ("..", sums within one). */
+static bool einsum_dims(struct nf_str config, struct nf_str *ret_l, struct nf_str *ret_r, struct nf_str *ret_o)
+{
+    const char *arrow = config.len ? memmem(config.data, config.len, "->", 2) : NULL;
+    if (!arrow)
+        return false;
+    struct nf_str in = nf_str_n(config.data, (size_t)(arrow - config.data));
+    *ret_o = nf_str_n(arrow + 2, config.len - in.len - 2);
+    *ret_l = nf_str_cut(&in, ',');
+    *ret_r = in;
+    const struct nf_str *all[3] = {ret_l, ret_r, ret_o};
+    for (int i = 0; i < 3; i++)
+        for (size_t k = 0; k < all[i]->len; k++) {
+            char c = all[i]->data[k];
+            if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) || memchr(all[i]->data + k + 1, c, all[i]->len - k - 1))
+                return false;
+        }
+    return true;
+}
+
+static int64_t letter_at(struct nf_str s, char c)
+{
+    const char *p = s.len ? memchr(s.data, c, s.len) : NULL;
+    return p ? p - s.data : -1;
+}
+
+static int legalise_einsum(struct hlo_module *m, struct hlo_op *op, struct nf_error *err)
+{
+    struct nf_str l, r, o;
+    int64_t lb[32], rb[32], lc[32], rc[32], perm[64], order[64], dims[64];
+    size_t nb = 0, nc = 0, n = 0;
+    char where[64];
+    const struct hlo_type *lt = op->operands[0].value->type, *rt = op->operands[1].value->type;
+    if (!einsum_dims(hlo_op_string(op, HLO_A_einsum_config), &l, &r, &o) || l.len != lt->rank || r.len != rt->rank || l.len > 32 || r.len > 32)
+        goto refuse;
+    for (size_t i = 0; i < l.len; i++) {
+        int64_t k = letter_at(r, l.data[i]);
+        bool kept = letter_at(o, l.data[i]) >= 0;
+        if (k >= 0 && kept) {
+            lb[nb] = (int64_t)i;
+            rb[nb++] = k;
+        } else if (k >= 0) {
+            lc[nc] = (int64_t)i;
+            rc[nc++] = k;
+        } else if (!kept) {
+            goto refuse; /* a sum over one operand */
+        }
+    }
+    /* letters of the product in its order, then where the result wants them */
+    char have[64];
+    for (size_t i = 0; i < nb; i++) {
+        have[n] = l.data[lb[i]];
+        dims[n++] = lt->dims[lb[i]];
+    }
+    for (size_t i = 0; i < l.len; i++)
+        if (letter_at(r, l.data[i]) < 0) {
+            have[n] = l.data[i];
+            dims[n++] = lt->dims[i];
+        }
+    for (size_t i = 0; i < r.len; i++)
+        if (letter_at(l, r.data[i]) < 0) {
+            if (letter_at(o, r.data[i]) < 0)
+                goto refuse;
+            have[n] = r.data[i];
+            dims[n++] = rt->dims[i];
+        }
+    if (n != o.len)
+        goto refuse;
+    bool same = true;
+    for (size_t i = 0; i < n; i++) {
+        perm[i] = letter_at(nf_str_n(have, n), o.data[i]);
+        if (perm[i] < 0)
+            goto refuse;
+        same &= perm[i] == (int64_t)i;
+        order[i] = dims[i];
+    }
+    struct hlo_dot d = {hlo_ints_copy(m, nb, lb), hlo_ints_copy(m, nb, rb), hlo_ints_copy(m, nc, lc), hlo_ints_copy(m, nc, rc)};
+    struct hlo_op *dot = instead(m, op, HLO_OP_DOT_GENERAL, 2);
+    hlo_op_set_attr(dot, HLO_A_dot_dimension_numbers, hlo_attr_dot(m, &d));
+    dot->results[0].type = hlo_type_with_shape(m, op->results[0].type, (uint32_t)n, order);
+    if (same) {
+        dot->results[0].type = op->results[0].type;
+        replace(op, dot);
+        return 0;
+    }
+    struct hlo_value *t = hlo_build(m, op->block, op, HLO_OP_TRANSPOSE, op->results[0].type, 1, (struct hlo_value *[]){&dot->results[0]});
+    hlo_op_set_attr(t->def.op, HLO_A_permutation, hlo_attr_i64s(m, n, perm));
+    hlo_op_replace(op, &t);
+    return 0;
+refuse:
+    nf_fail(err, NF_EUNSUPPORTED, "'stablehlo.einsum' with this config is deprecated and has no replacement");
+    nf_error_location(err, "%s", hlo_op_where(m, op, where, sizeof where));
+    return NF_EUNSUPPORTED;
+}
+
+/* Gathering whole slices: along `dim`, by indices that share the first batch_dims dimensions with the operand. */
+static void legalise_index_select(struct hlo_module *m, struct hlo_op *op)
+{
+    const struct hlo_type *t = op->operands[0].value->type, *x = op->operands[1].value->type;
+    int64_t dim = hlo_op_i64(op, HLO_A_dim, 0), batch = hlo_op_i64(op, HLO_A_batch_dims, 0);
+    uint32_t rank = t->rank + x->rank;
+    int64_t *offset = NF_NEW_ARRAY(m->arena, int64_t, rank), *sizes = NF_NEW_ARRAY(m->arena, int64_t, rank), *batches = NF_NEW_ARRAY(m->arena, int64_t, rank);
+    size_t n = 0;
+    for (uint32_t i = 0; i < t->rank; i++)
+        sizes[i] = i == dim || i < batch ? 1 : t->dims[i];
+    /* result: operand dims before dim (batch ones from the indices), index dims behind the batch, operand dims behind dim */
+    for (int64_t i = batch; i < dim; i++)
+        offset[n++] = i;
+    for (int64_t i = dim + 1; i < t->rank; i++)
+        offset[n++] = i - 1 + x->rank - batch;
+    for (int64_t i = 0; i < batch; i++)
+        batches[i] = i;
+    struct hlo_gather g = {.offset_dims = {n, offset}, .collapsed_slice_dims = hlo_ints_copy(m, 1, &dim), .operand_batching_dims = {(size_t)batch, batches},
+                           .start_indices_batching_dims = {(size_t)batch, batches}, .start_index_map = hlo_ints_copy(m, 1, &dim), .index_vector_dim = x->rank};
+    struct hlo_op *by = instead(m, op, HLO_OP_GATHER, 2);
+    hlo_op_set_attr(by, HLO_A_dimension_numbers, hlo_attr_gather(m, &g));
+    hlo_op_set_attr(by, HLO_A_slice_sizes, hlo_attr_i64s(m, t->rank, sizes));
+    replace(op, by);
+}
+
+int hlo_pass_legalise(struct hlo_module *m, struct nf_error *err)
+{
+    struct hlo_walk w = hlo_walk_of(m->op);
+    char where[64];
+    int rc;
+    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        if (!(traits_of(op) & HLO_T_DEPRECATED))
+            continue;
+        if (op->id == HLO_OP_BROADCAST) { /* new dimensions in front */
+            const struct hlo_type *t = op->operands[0].value->type, *r = op->results[0].type;
+            int64_t *d = NF_NEW_ARRAY(m->arena, int64_t, (size_t)t->rank + 1);
+            for (uint32_t i = 0; i < t->rank; i++)
+                d[i] = r->rank - t->rank + i;
+            struct hlo_op *by = instead(m, op, HLO_OP_BROADCAST_IN_DIM, 1);
+            hlo_op_set_attr(by, HLO_A_broadcast_dimensions, hlo_attr_i64s(m, t->rank, d));
+            replace(op, by);
+        } else if (op->id == HLO_OP_CREATE_TOKEN) {
+            replace(op, instead(m, op, HLO_OP_AFTER_ALL, 0));
+        } else if (op->id == HLO_OP_DOT) {
+            int64_t last = op->operands[0].value->type->rank - 1, zero = 0;
+            struct hlo_dot d = {{0, &zero}, {0, &zero}, hlo_ints_copy(m, 1, &last), hlo_ints_copy(m, 1, &zero)};
+            struct hlo_op *by = instead(m, op, HLO_OP_DOT_GENERAL, 2);
+            hlo_op_set_attr(by, HLO_A_dot_dimension_numbers, hlo_attr_dot(m, &d));
+            hlo_op_set_attr(by, HLO_A_precision_config, hlo_op_attr(op, HLO_A_precision_config));
+            replace(op, by);
+        } else if (op->id == HLO_OP_EINSUM) {
+            if ((rc = legalise_einsum(m, op, err)))
+                return rc;
+        } else if (op->id == HLO_OP_TORCH_INDEX_SELECT) {
+            legalise_index_select(m, op);
+        } else if (op->id == HLO_OP_CROSS_REPLICA_SUM) {
+            const struct hlo_type *scalar = hlo_type_with_shape(m, op->operands[0].value->type, 0, NULL);
+            struct hlo_op *by = hlo_op_new(m, HLO_OP_ALL_REDUCE, 1, (struct hlo_value *[]){op->operands[0].value}, 1, &op->results[0].type, 1);
+            struct hlo_block *b = hlo_block_new(m, by->regions[0]);
+            struct hlo_value *a = hlo_block_add_arg(m, b, scalar), *c = hlo_block_add_arg(m, b, scalar);
+            struct hlo_value *sum = hlo_build(m, b, NULL, HLO_OP_ADD, scalar, 2, (struct hlo_value *[]){a, c});
+            hlo_block_append(b, hlo_op_new(m, HLO_OP_RETURN, 1, &sum, 0, NULL, 0));
+            hlo_op_set_attr(by, HLO_A_replica_groups, hlo_op_attr(op, HLO_A_replica_groups));
+            by->loc = op->loc;
+            by->pos = op->pos;
+            hlo_block_insert(op->block, op, by);
+            replace(op, by);
+        } else { /* unary_einsum */
+            nf_fail(err, NF_EUNSUPPORTED, "'%s' is deprecated and has no replacement", hlo_op_info((enum hlo_op_id)op->id)->name);
+            nf_error_location(err, "%s", hlo_op_where(m, op, where, sizeof where));
+            return NF_EUNSUPPORTED;
+        }
+    }
+    return 0;
+}
