@@ -2,6 +2,7 @@
 #include "pipeline/hlo/passes.h"
 
 #include "pipeline/hlo/canonical_internal.h"
+#include "pipeline/hlo/pass_chlo.h"
 
 static const struct hlo_pass passes[] = {
 #define PASS(name, function, needs, gives, breaks, help) {name, function, needs, gives, breaks, help},
