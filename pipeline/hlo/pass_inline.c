@@ -6,7 +6,7 @@
 
 #include "base/map.h"
 
-#define MAX_OPS_AFTER 8000000u
+#define MAX_OPS_AFTER 2000000u
 
 struct inliner {
     struct hlo_module *m;
@@ -75,8 +75,12 @@ static int inline_into(struct inliner *in, struct hlo_op *root, struct nf_map *s
         if (!callee || !hlo_func_block(callee) || hlo_func_block(callee)->last->id != HLO_OP_FUNC_RETURN)
             continue;
         uint8_t *state = nf_map_get(states, hlo_func_name(callee));
-        if (state == &marks[BUSY])
-            return nf_fail(in->err, NF_EGRAPH, "function @%.*s calls itself", (int)NF_MIN(hlo_func_name(callee).len, (size_t)80), hlo_func_name(callee).data);
+        if (state == &marks[BUSY]) {
+            char where[64];
+            nf_fail(in->err, NF_EGRAPH, "function @%.*s calls itself", (int)NF_MIN(hlo_func_name(callee).len, (size_t)80), hlo_func_name(callee).data);
+            nf_error_location(in->err, "%s", hlo_op_where(in->m, op, where, sizeof where));
+            return NF_EGRAPH;
+        }
         if (!state) { /* its own calls first, then this one again: the walk of this frame starts over, what is done is gone */
             f->walk = hlo_walk_of(f->func);
             if (depth == cap) {

@@ -1,0 +1,69 @@
+// Common operations, dead ones, deprecated ones.
+// =====
+// passes: cse
+func.func @cse(%a: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+  %0 = stablehlo.sine %a : tensor<f32>
+  %1 = stablehlo.sine %a : tensor<f32>
+  %2 = stablehlo.add %0, %1 : tensor<f32>
+  %3 = stablehlo.custom_call @effect(%a) {has_side_effect = true} : (tensor<f32>) -> tensor<f32>
+  %4 = stablehlo.custom_call @effect(%a) {has_side_effect = true} : (tensor<f32>) -> tensor<f32>
+  %5 = stablehlo.add %3, %4 : tensor<f32>
+  return %2, %5 : tensor<f32>, tensor<f32>
+}
+// ----- expected
+module {
+  func.func @cse(%arg0: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+    %0 = stablehlo.sine %arg0 : tensor<f32>
+    %1 = stablehlo.add %0, %0 : tensor<f32>
+    %2 = stablehlo.custom_call @effect(%arg0) {has_side_effect = true} : (tensor<f32>) -> tensor<f32>
+    %3 = stablehlo.custom_call @effect(%arg0) {has_side_effect = true} : (tensor<f32>) -> tensor<f32>
+    %4 = stablehlo.add %2, %3 : tensor<f32>
+    return %1, %4 : tensor<f32>, tensor<f32>
+  }
+}
+// =====
+// passes: dce
+func.func @dce(%a: tensor<f32>) -> tensor<f32> {
+  %0 = stablehlo.sine %a : tensor<f32>
+  %1 = stablehlo.cosine %0 : tensor<f32>
+  %2 = stablehlo.custom_call @effect(%0) {has_side_effect = true} : (tensor<f32>) -> tensor<f32>
+  return %a : tensor<f32>
+}
+// ----- expected
+module {
+  func.func @dce(%arg0: tensor<f32>) -> tensor<f32> {
+    %0 = stablehlo.sine %arg0 : tensor<f32>
+    %1 = stablehlo.custom_call @effect(%0) {has_side_effect = true} : (tensor<f32>) -> tensor<f32>
+    return %arg0 : tensor<f32>
+  }
+}
+// =====
+// passes: legalise
+func.func @legalise(%a: tensor<3xf32>, %m: tensor<2x3xf32>, %b: tensor<3x4xf32>, %i: tensor<2xi32>) -> (tensor<2x3xf32>, !stablehlo.token, tensor<2x4xf32>, tensor<4x2xf32>, tensor<2x2xf32>) {
+  %0 = stablehlo.broadcast %a, sizes = [2] : (tensor<3xf32>) -> tensor<2x3xf32>
+  %1 = stablehlo.create_token : !stablehlo.token
+  %2 = stablehlo.dot %m, %b, precision = [HIGH, HIGH] : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  %3 = stablehlo.einsum %m, %b, config = "ab,bc->ca" : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<4x2xf32>
+  %4 = "stablehlo.torch_index_select"(%m, %i) <{batch_dims = 0 : i64, dim = 1 : i64}> : (tensor<2x3xf32>, tensor<2xi32>) -> tensor<2x2xf32>
+  return %0, %1, %2, %3, %4 : tensor<2x3xf32>, !stablehlo.token, tensor<2x4xf32>, tensor<4x2xf32>, tensor<2x2xf32>
+}
+// ----- expected
+module {
+  func.func @legalise(%arg0: tensor<3xf32>, %arg1: tensor<2x3xf32>, %arg2: tensor<3x4xf32>, %arg3: tensor<2xi32>) -> (tensor<2x3xf32>, !stablehlo.token, tensor<2x4xf32>, tensor<4x2xf32>, tensor<2x2xf32>) {
+    %0 = stablehlo.broadcast_in_dim %arg0, dims = [1] : (tensor<3xf32>) -> tensor<2x3xf32>
+    %1 = stablehlo.after_all : !stablehlo.token
+    %2 = stablehlo.dot_general %arg1, %arg2, contracting_dims = [1] x [0], precision = [HIGH, HIGH] : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+    %3 = stablehlo.dot_general %arg1, %arg2, contracting_dims = [1] x [0] : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+    %4 = stablehlo.transpose %3, dims = [1, 0] : (tensor<2x4xf32>) -> tensor<4x2xf32>
+    %5 = "stablehlo.gather"(%arg1, %arg3) <{dimension_numbers = #stablehlo.gather<offset_dims = [0], collapsed_slice_dims = [1], start_index_map = [1], index_vector_dim = 1>, slice_sizes = array<i64: 2, 1>}> : (tensor<2x3xf32>, tensor<2xi32>) -> tensor<2x2xf32>
+    return %0, %1, %2, %4, %5 : tensor<2x3xf32>, !stablehlo.token, tensor<2x4xf32>, tensor<4x2xf32>, tensor<2x2xf32>
+  }
+}
+// =====
+// passes: legalise
+func.func @refused(%m: tensor<2x3xf32>) -> tensor<2xf32> {
+  %0 = stablehlo.unary_einsum %m, config = "ab->a" : (tensor<2x3xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+// ----- expected
+// error: 3: unary_einsum

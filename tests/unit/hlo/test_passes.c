@@ -1,0 +1,85 @@
+/* Running passes: by name, in order, with the verifier behind each. What each does is in tests/ir. */
+#include "samples.h"
+
+#include "pipeline/hlo/passes.h"
+
+static unsigned ran;
+static void count(void *user, const struct hlo_pass *pass, const struct hlo_module *m)
+{
+    (void)user, (void)pass, (void)m;
+    ran++;
+}
+
+START_TEST(every_pass_leaves_the_samples_valid)
+{
+    samples_load();
+    for (size_t i = 0; i < num_samples; i++)
+        for (size_t p = 0; hlo_pass_at(p); p++) {
+            struct nf_arena *arena = nf_arena_new(0);
+            struct nf_error err = {0};
+            struct hlo_module *m = parse_ok(arena, samples[i]);
+            int rc = hlo_passes_run(m, nf_str_c(hlo_pass_at(p)->name), NULL, NULL, &err);
+            ck_assert_msg(rc == 0 || rc == NF_EUNSUPPORTED, "sample %zu: %s: %s", i, err.location, err.message);
+            nf_arena_free(arena);
+        }
+}
+END_TEST
+
+START_TEST(names_are_checked)
+{
+    struct nf_arena *arena = nf_arena_new(0);
+    struct nf_error err = {0};
+    struct hlo_module *m = hlo_module_new(arena);
+    ck_assert_int_eq(hlo_passes_run(m, NF_STR("dce,nothing"), count, NULL, &err), NF_EUSAGE);
+    ck_assert_uint_eq(ran, 1);
+    ck_assert_ptr_nonnull(strstr(err.message, "nothing"));
+    nf_arena_free(arena);
+}
+END_TEST
+
+START_TEST(circles_of_calls_are_refused)
+{
+    struct nf_arena *arena = nf_arena_new(0);
+    struct nf_error err = {0};
+    struct hlo_module *m = parse_ok(arena, NF_STR("func.func @main() {\n call @a() : () -> ()\n return\n}\nfunc.func private @a() {\n call @b() : () -> ()\n return\n}\nfunc.func private @b() {\n call @a() : () -> ()\n return\n}"));
+    ck_assert_int_eq(hlo_pass_inline(m, &err), NF_EGRAPH);
+    nf_arena_free(arena);
+}
+END_TEST
+
+/* f0 calls f1 twice, f1 calls f2 twice, ...: 2^40 operations are refused, not made. */
+START_TEST(explosions_are_refused)
+{
+    struct nf_arena *arena = nf_arena_new(0);
+    struct nf_buf b = NF_BUF_INIT;
+    struct nf_error err = {0};
+    nf_buf_add_c(&b, "func.func @main(%a: tensor<f32>) -> tensor<f32> {\n %0 = call @f0(%a) : (tensor<f32>) -> tensor<f32>\n return %0 : tensor<f32>\n}\n");
+    for (int i = 0; i < 40; i++)
+        nf_buf_addf(&b,
+                    "func.func private @f%d(%%a: tensor<f32>) -> tensor<f32> {\n %%0 = call @f%d(%%a) : (tensor<f32>) -> tensor<f32>\n %%1 = call @f%d(%%0) : (tensor<f32>) -> tensor<f32>\n return %%1 : "
+                    "tensor<f32>\n}\n",
+                    i, i + 1, i + 1);
+    nf_buf_add_c(&b, "func.func private @f40(%a: tensor<f32>) -> tensor<f32> {\n %0 = stablehlo.sine %a : tensor<f32>\n return %0 : tensor<f32>\n}\n");
+    struct hlo_module *m = parse_ok(arena, nf_buf_str(&b));
+    ck_assert_int_eq(hlo_pass_inline(m, &err), NF_ELIMIT);
+    nf_buf_done(&b);
+    nf_arena_free(arena);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("hlo-passes");
+    TCase *t = tcase_create("passes");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, every_pass_leaves_the_samples_valid);
+    tcase_add_test(t, names_are_checked);
+    tcase_add_test(t, circles_of_calls_are_refused);
+    tcase_add_test(t, explosions_are_refused);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
