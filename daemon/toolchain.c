@@ -8,6 +8,7 @@
 #include "runtime/platform.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 #include <uv.h>
 
 #define TOOLCHAINS_MAX 32
@@ -182,6 +183,31 @@ static void on_timer(uv_timer_t *timer)
     uv_timer_start(&t->timer, on_timer, t->known ? LOOK_MS : 200, 0);
 }
 
+/* The list of an earlier daemon may name another compiler than this one will use, and its file may still be there: until this
+ * daemon has looked, clients would take that compiler's entries for hits. Without a list they ask. */
+static void drop_stale_list(struct daemon *d)
+{
+    static const char *const targets[] = {"trn1", "trn1n", "trn2", "trn3", "inf2"};
+    struct nf_buf found = NF_BUF_INIT;
+    struct cache_toolchain row;
+    struct stat now, then;
+    const char *path = getenv("PATH");
+    bool have = rt_find_program(d->cfg->neuronx_cc[0] ? d->cfg->neuronx_cc : "neuronx-cc", path ? path : "", NULL, &found) == NF_OK &&
+                stat(found.data, &now) == 0;
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        if (cache_toolchain_read(d->cfg->local_dir, targets[i], &row, NULL) < 0 || !row.path[0])
+            continue;
+        if (have && stat(row.path, &then) == 0 && then.st_dev == now.st_dev && then.st_ino == now.st_ino)
+            continue;
+        char *list = nf_asprintf("%s/toolchains", d->cfg->local_dir);
+        nf_log(NF_LOG_INFO, "toolchain", "the list names another compiler and is made anew", "was=%s", nf_log_quote(row.path));
+        (void)unlink(list);
+        free(list);
+        break;
+    }
+    nf_buf_done(&found);
+}
+
 void toolchains_open(struct daemon *d, struct toolchains **ret_toolchains)
 {
     struct toolchains *t = nf_alloc(sizeof *t);
@@ -190,6 +216,7 @@ void toolchains_open(struct daemon *d, struct toolchains **ret_toolchains)
     t->timer.data = t;
     uv_timer_start(&t->timer, on_timer, 200, 0);
     *ret_toolchains = t;
+    drop_stale_list(d);
     ask(t);
 }
 

@@ -260,7 +260,8 @@ static void check_toolchains(struct doctor *d, neffd_client *client)
     for (size_t i = 0; i < NF_ARRAY_LEN(targets); i++)
         if (cache_toolchain_read(client->local_dir, targets[i], &row, &err) == NF_OK)
             nf_buf_addf(&found, "%s%s (%s%s%s)", n++ ? ", " : "", targets[i], row.compiler, row.version[0] ? " " : "", row.version);
-    check(d, "toolchains", path, n > 0, "start the daemon once: it writes the list; until then hits need a call", "%s", n ? found.data : err.message);
+    check(d, "toolchains", path, n > 0, err.code == NF_EPERM ? "let this user read the directory (its group, or cache_mode); until then hits need a call"
+        : "start the daemon once: it writes the list; until then hits need a call", "%s", n ? found.data : err.message);
 
     const char *given = getenv("NEFFD_NEURONX_CC"), *search = getenv("PATH");
     int r = rt_find_program(given && given[0] ? given : "neuronx-cc", search ? search : "", NULL, &program);
