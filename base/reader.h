@@ -13,7 +13,7 @@ struct nf_reader {
 static inline struct nf_reader nf_reader_of(struct nf_str s)
 {
     const uint8_t *p = (const uint8_t *)s.data;
-    return (struct nf_reader){p, p, p + s.len, false};
+    return (struct nf_reader){p, p, p ? p + s.len : p, false};
 }
 static inline size_t nf_reader_left(const struct nf_reader *r) { return (size_t)(r->end - r->at); }
 static inline size_t nf_reader_offset(const struct nf_reader *r) { return (size_t)(r->at - r->begin); }
