@@ -1,635 +1,10 @@
-/* The writer. Attributes and types are encoded bottom-up and kept once by their bytes, so that equal ones get one number; the
- * sections are put together at the end. Operations that the wanted version has in an older form are written in that form,
- * when nothing that the form lacks is in use. */
-#include "pipeline/hlo/bytecode.h"
-
-#include "base/map.h"
-#include "pipeline/hlo/vhlo.h"
+/* The writer: operations, regions and the file. Operations that the wanted version has in an older form are written in that form,
+ * when nothing that the form lacks is in use. Types and attributes: bytecode_encode.c. */
+#include "pipeline/hlo/bytecode_writer.h"
 
 #include <stdlib.h>
 
-enum { D_BUILTIN, D_VHLO, D_SDY, D_MAX };
-static const char *const dialect_names[D_MAX] = {"builtin", "vhlo", "sdy"};
-
-/* Things numbered by their bytes. */
-struct table {
-    struct nf_map *index;       /* bytes -> number + 1 */
-    struct nf_buf bytes;        /* all of them, in order */
-    struct nf_buf sizes;        /* uint64_t each */
-    struct nf_buf dialects;     /* char each */
-    size_t n;
-};
-
-struct bw {
-    const struct hlo_module *m;
-    struct nf_error *err;
-    struct vhlo_version version;
-    bool debug_info;
-    struct table strings, attrs, types, props, ops;
-    uint64_t *loc_numbers;      /* of m->locs, + 1 */
-    uint64_t *value_numbers;    /* by value id */
-    struct nf_map *type_numbers[2]; /* hlo_type pointer -> number + 1, builtin and portable */
-    unsigned depth;
-};
-
-static void put_varint(struct nf_buf *o, uint64_t v)
-{
-    if (v >> 56) {
-        nf_buf_add_char(o, 0);
-        nf_buf_add_u64le(o, v);
-        return;
-    }
-    unsigned bytes = 1;
-    while (bytes < 8 && v >> (7 * bytes))
-        bytes++;
-    uint64_t x = (v << 1 | 1) << (bytes - 1);
-    for (unsigned i = 0; i < bytes; i++)
-        nf_buf_add_char(o, (char)(x >> (8 * i)));
-}
-
-static void put_svarint(struct nf_buf *o, int64_t v)
-{
-    put_varint(o, (uint64_t)v << 1 ^ (uint64_t)(v >> 63));
-}
-
-static void put_f64(struct nf_buf *o, double d)
-{
-    int64_t bits;
-    memcpy(&bits, &d, 8);
-    put_svarint(o, bits);
-}
-
-/* Number of the bytes in the table; `dialect` is part of the identity. */
-static uint64_t number(struct table *t, int dialect, struct nf_str bytes)
-{
-    struct nf_buf key = NF_BUF_INIT;
-    nf_buf_add_char(&key, (char)dialect);
-    nf_buf_add_str(&key, bytes);
-    void *found = nf_map_get(t->index, nf_buf_str(&key));
-    if (!found) {
-        uint64_t size = bytes.len;
-        nf_buf_add_str(&t->bytes, bytes);
-        nf_buf_add(&t->sizes, &size, sizeof(size));
-        nf_buf_add_char(&t->dialects, (char)dialect);
-        found = (void *)(uintptr_t)++t->n;
-        nf_map_put(t->index, nf_buf_str(&key), found);
-    }
-    nf_buf_done(&key);
-    return (uint64_t)(uintptr_t)found - 1;
-}
-
-static uint64_t string_number(struct bw *w, struct nf_str s)
-{
-    struct nf_buf b = NF_BUF_INIT;
-    nf_buf_add_str(&b, s);
-    nf_buf_add_char(&b, 0);
-    uint64_t n = number(&w->strings, 0, nf_buf_str(&b));
-    nf_buf_done(&b);
-    return n;
-}
-
-__attribute__((format(printf, 3, 4)))
-static int bad(struct bw *w, const struct hlo_op *op, const char *fmt, ...)
-{
-    char text[512], where[200] = "";
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    nf_fail(w->err, NF_EUNSUPPORTED, "%s%s%s", op ? hlo_op_info(op->id)->name : "", op ? ": " : "", text);
-    if (op)
-        nf_error_location(w->err, "%s", hlo_op_where(w->m, op, where, sizeof(where)));
-    return NF_EUNSUPPORTED;
-}
-
-/* ---- types ---- */
-
-static int type_number(struct bw *w, const struct hlo_type *t, int dialect, uint64_t *ret);
-static int attr_number(struct bw *w, const struct hlo_attr *a, int dialect, uint64_t *ret);
-
-static int put_type(struct bw *w, struct nf_buf *o, const struct hlo_type *t, int dialect)
-{
-    uint64_t n = 0;
-    int e = type_number(w, t, dialect, &n);
-    put_varint(o, n);
-    return e;
-}
-
-static int put_types(struct bw *w, struct nf_buf *o, uint32_t n, const struct hlo_type *const *v, int dialect)
-{
-    int e = 0;
-    put_varint(o, n);
-    for (uint32_t i = 0; i < n && !e; i++)
-        e = put_type(w, o, v[i], dialect);
-    return e;
-}
-
-static int put_scalar(struct bw *w, struct nf_buf *o, enum hlo_elem elem, int dialect)
-{
-    struct hlo_module *m = (struct hlo_module *)(uintptr_t)w->m; /* interning a scalar changes nothing that is printed */
-    return put_type(w, o, hlo_type_scalar(m, elem), dialect);
-}
-
-static int encode_elem(struct bw *w, struct nf_buf *o, enum hlo_elem e, int dialect)
-{
-    unsigned width = hlo_elem_bits(e);
-    if (dialect == D_BUILTIN) {
-        switch (hlo_elem_class(e)) {
-        case HLO_CLASS_BOOL:
-        case HLO_CLASS_SINT: put_varint(o, BUILTIN_T_INTEGER); put_varint(o, (uint64_t)width << 2); return 0;
-        case HLO_CLASS_UINT: put_varint(o, BUILTIN_T_INTEGER); put_varint(o, (uint64_t)width << 2 | 2); return 0;
-        case HLO_CLASS_INDEX: put_varint(o, BUILTIN_T_INDEX); return 0;
-        case HLO_CLASS_FLOAT:
-            if (e == HLO_ELEM_BF16 || e == HLO_ELEM_F16 || e == HLO_ELEM_F32 || e == HLO_ELEM_F64) {
-                put_varint(o, e == HLO_ELEM_BF16 ? BUILTIN_T_BF16 : e == HLO_ELEM_F16 ? BUILTIN_T_F16 : e == HLO_ELEM_F32 ? BUILTIN_T_F32 : BUILTIN_T_F64);
-                return 0;
-            }
-            break;
-        case HLO_CLASS_COMPLEX: put_varint(o, BUILTIN_T_COMPLEX); return put_scalar(w, o, hlo_elem_part(e), dialect);
-        case HLO_CLASS_QUANT:
-        case HLO_CLASS_OTHER: break;
-        }
-        return bad(w, NULL, "type %s cannot be written outside the portable dialect", hlo_elem_name(e));
-    }
-    if (hlo_elem_class(e) == HLO_CLASS_COMPLEX) {
-        put_varint(o, VHLO_T_COMPLEX);
-        return put_scalar(w, o, hlo_elem_part(e), dialect);
-    }
-    int code = vhlo_code_of_elem(e);
-    unsigned since = vhlo_elem_since(e);
-    if (code < 0)
-        return bad(w, NULL, "type %s has no portable form", hlo_elem_name(e));
-    if (!vhlo_at_least(w->version, since / 100, since % 100))
-        return bad(w, NULL, "type %s is newer than version %u.%u.%u", hlo_elem_name(e), w->version.major, w->version.minor, w->version.patch);
-    put_varint(o, (uint64_t)code);
-    return 0;
-}
-
-static int encode_quant(struct bw *w, struct nf_buf *o, const struct hlo_quant *q)
-{
-    bool is_signed = hlo_elem_class(q->storage) == HLO_CLASS_SINT;
-    enum hlo_elem storage = q->storage;
-    if (!is_signed && !hlo_elem_find(nf_str_c(hlo_elem_name(q->storage) + 1), &storage))
-        return bad(w, NULL, "quantized storage %s", hlo_elem_name(q->storage));
-    put_varint(o, q->per_axis ? VHLO_T_QUANT_AXIS : VHLO_T_QUANT);
-    put_varint(o, is_signed);
-    int e = put_scalar(w, o, storage, D_VHLO);
-    if (e || (e = put_scalar(w, o, q->expressed, D_VHLO)))
-        return e;
-    if (!q->per_axis) {
-        put_f64(o, q->scales[0]);
-        put_svarint(o, q->zero_points[0]);
-        put_svarint(o, q->storage_min);
-        put_svarint(o, q->storage_max);
-        return 0;
-    }
-    put_varint(o, (uint64_t)q->axis);
-    put_svarint(o, q->storage_min);
-    put_svarint(o, q->storage_max);
-    put_varint(o, q->count);
-    for (size_t i = 0; i < q->count; i++)
-        put_f64(o, q->scales[i]);
-    put_varint(o, q->count);
-    for (size_t i = 0; i < q->count; i++)
-        put_svarint(o, q->zero_points[i]);
-    return 0;
-}
-
-static int encode_shaped(struct bw *w, struct nf_buf *o, const struct hlo_type *t, int dialect)
-{
-    struct hlo_module *m = (struct hlo_module *)(uintptr_t)w->m;
-    bool encoded = t->bounds || t->encoding;
-    uint64_t n = 0;
-    int e;
-    if (t->kind == HLO_TYPE_MEMREF && !vhlo_at_least(w->version, 1, 13))
-        return bad(w, NULL, "buffers are newer than version %u.%u.%u", w->version.major, w->version.minor, w->version.patch);
-    if (t->kind == HLO_TYPE_MEMREF && dialect == D_BUILTIN)
-        return bad(w, NULL, "a buffer type outside the portable dialect");
-    if (t->kind == HLO_TYPE_UNRANKED)
-        put_varint(o, dialect == D_VHLO ? VHLO_T_UNRANKED : BUILTIN_T_UNRANKED);
-    else if (t->kind == HLO_TYPE_MEMREF)
-        put_varint(o, VHLO_T_BUFFER);
-    else if (dialect == D_VHLO)
-        put_varint(o, encoded ? VHLO_T_TENSOR_ENCODED : VHLO_T_TENSOR);
-    else
-        put_varint(o, encoded ? BUILTIN_T_TENSOR_ENCODED : BUILTIN_T_TENSOR);
-    if (encoded && t->kind == HLO_TYPE_TENSOR) {
-        struct hlo_attr bounds = {.kind = HLO_ATTR_BOUNDS, .ints = {t->rank, t->bounds}};
-        if (dialect == D_BUILTIN)
-            return bad(w, NULL, "a tensor encoding outside the portable dialect");
-        if ((e = attr_number(w, t->bounds ? &bounds : t->encoding, dialect, &n)))
-            return e;
-        put_varint(o, n);
-    }
-    if (t->kind != HLO_TYPE_UNRANKED) {
-        put_varint(o, t->rank);
-        for (uint32_t i = 0; i < t->rank; i++)
-            put_svarint(o, t->dims[i]);
-    }
-    const struct hlo_type *elem = t->elem == HLO_ELEM_QUANT
-                                      ? hlo_type_intern(m, &(struct hlo_type){.kind = HLO_TYPE_SCALAR, .elem = t->elem, .quant = t->quant})
-                                      : hlo_type_scalar(m, t->elem);
-    return put_type(w, o, elem, dialect);
-}
-
-static int encode_type(struct bw *w, struct nf_buf *o, const struct hlo_type *t, int dialect)
-{
-    switch (t->kind) {
-    case HLO_TYPE_SCALAR:
-        if (t->elem == HLO_ELEM_QUANT)
-            return dialect == D_VHLO ? encode_quant(w, o, t->quant) : bad(w, NULL, "a quantized type outside the portable dialect");
-        return encode_elem(w, o, t->elem, dialect);
-    case HLO_TYPE_TENSOR:
-    case HLO_TYPE_UNRANKED:
-    case HLO_TYPE_MEMREF: return encode_shaped(w, o, t, dialect);
-    case HLO_TYPE_TUPLE:
-        put_varint(o, dialect == D_VHLO ? VHLO_T_TUPLE : BUILTIN_T_TUPLE);
-        return put_types(w, o, t->num_types, t->types, dialect);
-    case HLO_TYPE_FUNCTION: {
-        put_varint(o, dialect == D_VHLO ? VHLO_T_FUNCTION : BUILTIN_T_FUNCTION);
-        int e = put_types(w, o, t->num_inputs, t->types, dialect);
-        return e ? e : put_types(w, o, t->num_types - t->num_inputs, t->types + t->num_inputs, dialect);
-    }
-    case HLO_TYPE_NONE: put_varint(o, dialect == D_VHLO ? VHLO_T_NONE : BUILTIN_T_NONE); return 0;
-    case HLO_TYPE_TOKEN:
-        if (dialect != D_VHLO)
-            break;
-        put_varint(o, VHLO_T_TOKEN);
-        return 0;
-    case HLO_TYPE_FUTURE:
-        if (dialect != D_VHLO)
-            break;
-        if (!vhlo_at_least(w->version, 1, 15))
-            return bad(w, NULL, "futures are newer than version %u.%u.%u", w->version.major, w->version.minor, w->version.patch);
-        put_varint(o, VHLO_T_FUTURE);
-        return put_types(w, o, t->num_types, t->types, dialect);
-    case HLO_TYPE_OPAQUE:
-    case HLO_TYPE_KIND_MAX: break;
-    }
-    struct nf_buf text = NF_BUF_INIT;
-    hlo_type_print(t, &text);
-    int e = bad(w, NULL, "type %.*s has no portable form", (int)NF_MIN(text.len, 80u), text.data);
-    nf_buf_done(&text);
-    return e;
-}
-
-static int type_number(struct bw *w, const struct hlo_type *t, int dialect, uint64_t *ret)
-{
-    struct nf_str key = nf_str_n(&t, sizeof(t));
-    void *known = nf_map_get(w->type_numbers[dialect], key);
-    if (!known) {
-        struct nf_buf b = NF_BUF_INIT;
-        int e = w->depth > 200 ? bad(w, NULL, "types nest too deeply") : 0;
-        w->depth++;
-        if (!e)
-            e = encode_type(w, &b, t, dialect);
-        w->depth--;
-        if (!e) {
-            known = (void *)(uintptr_t)(number(&w->types, dialect, nf_buf_str(&b)) + 1);
-            nf_map_put(w->type_numbers[dialect], key, known);
-        }
-        nf_buf_done(&b);
-        if (e)
-            return e;
-    }
-    *ret = (uint64_t)(uintptr_t)known - 1;
-    return 0;
-}
-
-/* ---- attributes ---- */
-
-static int put_attr(struct bw *w, struct nf_buf *o, const struct hlo_attr *a, int dialect)
-{
-    uint64_t n = 0;
-    int e = attr_number(w, a, dialect, &n);
-    put_varint(o, n);
-    return e;
-}
-
-static int put_string(struct bw *w, struct nf_buf *o, struct nf_str s, int dialect)
-{
-    struct hlo_attr a = {.kind = HLO_ATTR_STRING, .str = s};
-    return put_attr(w, o, &a, dialect);
-}
-
-static void put_bits(struct nf_buf *o, enum hlo_elem e, uint64_t bits)
-{
-    unsigned width = hlo_elem_bits(e);
-    if (width <= 8) {
-        nf_buf_add_char(o, (char)(bits & ((1u << width) - 1)));
-    } else {
-        int64_t v = width < 64 ? (int64_t)(bits << (64 - width)) >> (64 - width) : (int64_t)bits;
-        put_svarint(o, v);
-    }
-}
-
-static void put_dense_bytes(struct nf_buf *o, enum hlo_elem e, const struct hlo_dense *d, uint64_t n)
-{
-    unsigned bits = hlo_elem_bits(e);
-    if (e == HLO_ELEM_I1) {
-        if (d->raw.len == 1 && (d->splat || n == 1)) {
-            put_varint(o, 1);
-            nf_buf_add_char(o, d->raw.data[0] ? (char)0xFF : 0);
-            return;
-        }
-        put_varint(o, (n + 7) / 8);
-        for (uint64_t i = 0; i < n; i += 8) {
-            unsigned byte = 0;
-            for (uint64_t k = 0; k < 8 && i + k < n; k++)
-                byte |= (unsigned)(d->raw.data[i + k] & 1) << k;
-            nf_buf_add_char(o, (char)byte);
-        }
-        return;
-    }
-    put_varint(o, d->raw.len);
-    if (bits >= 8) {
-        nf_buf_add_str(o, d->raw);
-        return;
-    }
-    for (size_t i = 0; i < d->raw.len; i++)
-        nf_buf_add_char(o, (char)((uint8_t)d->raw.data[i] & ((1u << bits) - 1)));
-}
-
-static int encode_dense(struct bw *w, struct nf_buf *o, const struct hlo_attr *a, int dialect)
-{
-    uint64_t n;
-    if (!hlo_type_count(a->type, &n))
-        return bad(w, NULL, "a constant without a static type");
-    put_varint(o, dialect == D_VHLO ? VHLO_A_TENSOR : BUILTIN_A_DENSE);
-    int e = put_type(w, o, a->type, dialect);
-    if (!e)
-        put_dense_bytes(o, hlo_type_storage(a->type), &a->dense, n);
-    return e;
-}
-
-static int encode_loc(struct bw *w, struct nf_buf *o, const struct hlo_loc *l)
-{
-    static const struct hlo_loc unknown = {0};
-    struct hlo_attr none = {.kind = HLO_ATTR_LOCATION, .loc = &unknown};
-    int e = 0;
-    switch (l->kind) {
-    case HLO_LOC_UNKNOWN: put_varint(o, BUILTIN_A_UNKNOWN); return 0;
-    case HLO_LOC_FILE:
-        if (l->end_line == 0) {
-            put_varint(o, BUILTIN_A_FILE);
-            e = put_string(w, o, l->name, D_BUILTIN);
-            put_varint(o, l->line);
-            put_varint(o, l->col);
-            return e;
-        }
-        put_varint(o, BUILTIN_A_FILE_RANGE);
-        e = put_string(w, o, l->name, D_BUILTIN);
-        put_varint(o, l->line == l->end_line ? 3 : 4);
-        put_varint(o, l->line);
-        put_varint(o, l->col);
-        if (l->line != l->end_line)
-            put_varint(o, l->end_line);
-        put_varint(o, l->end_col);
-        return e;
-    case HLO_LOC_NAME:
-        put_varint(o, BUILTIN_A_NAME);
-        e = put_string(w, o, l->name, D_BUILTIN);
-        return e ? e : put_attr(w, o, l->num_children ? l->children[0] : &none, D_BUILTIN);
-    case HLO_LOC_CALLSITE:
-        put_varint(o, BUILTIN_A_CALLSITE);
-        for (uint32_t i = 0; i < 2 && !e; i++)
-            e = put_attr(w, o, i < l->num_children ? l->children[i] : &none, D_BUILTIN);
-        return e;
-    case HLO_LOC_FUSED: /* metadata is for people and may be of any dialect: it is left out */
-        put_varint(o, BUILTIN_A_FUSED);
-        put_varint(o, l->num_children);
-        for (uint32_t i = 0; i < l->num_children && !e; i++)
-            e = put_attr(w, o, l->children[i], D_BUILTIN);
-        return e;
-    }
-    return 0;
-}
-
-static void put_ints(struct nf_buf *o, struct hlo_ints v)
-{
-    put_varint(o, v.n);
-    for (size_t i = 0; i < v.n; i++)
-        put_svarint(o, v.v[i]);
-}
-
-/* "(1)2" and the like of axis references; the texts are those that the reader makes. */
-static int encode_axis_ref(struct bw *w, struct nf_buf *o, const struct hlo_attr *a)
-{
-    const struct nf_str head = NF_STR("#stablehlo.axis_ref<name = \"");
-    struct nf_str s = a->kind == HLO_ATTR_OPAQUE ? a->str : nf_str_n("", 0);
-    if (!nf_str_starts(s, head))
-        return bad(w, NULL, "a mesh axis that is no axis_ref");
-    s = nf_str_n(s.data + head.len, s.len - head.len);
-    struct nf_str name = nf_str_cut(&s, '"');
-    put_varint(o, VHLO_A_AXIS_REF);
-    int e = put_string(w, o, name, D_VHLO);
-    const char *open = s.data ? memchr(s.data, '(', s.len) : NULL;
-    const char *close = open ? memchr(open, ')', (size_t)(s.data + s.len - open)) : NULL;
-    put_varint(o, close != NULL);
-    if (!close || e)
-        return e;
-    int64_t pre, size;
-    const char *end = memchr(close, '>', (size_t)(s.data + s.len - close));
-    if (!end || nf_str_to_i64(nf_str_n(open + 1, (size_t)(close - open - 1)), &pre) || nf_str_to_i64(nf_str_trim(nf_str_n(close + 1, (size_t)(end - close - 1))), &size))
-        return bad(w, NULL, "a mesh axis with an unreadable part");
-    struct nf_buf sub = NF_BUF_INIT;
-    put_varint(&sub, VHLO_A_SUB_AXIS);
-    put_svarint(&sub, pre);
-    put_svarint(&sub, size);
-    put_varint(o, number(&w->attrs, D_VHLO, nf_buf_str(&sub)));
-    nf_buf_done(&sub);
-    return 0;
-}
-
-static int encode_mesh_axes(struct bw *w, struct nf_buf *o, const struct hlo_attr *a)
-{
-    const struct hlo_attr *axes = a->mesh_axes.axes;
-    if (a->mesh_axes.mesh->kind != HLO_ATTR_SYMBOL)
-        return bad(w, NULL, "replica groups by a mesh that is no symbol");
-    put_varint(o, VHLO_A_MESH_AXES);
-    int e = put_string(w, o, a->mesh_axes.mesh->str, D_VHLO);
-    if (e)
-        return e;
-    struct nf_buf list = NF_BUF_INIT, one = NF_BUF_INIT;
-    put_varint(&list, VHLO_A_ARRAY);
-    put_varint(&list, axes->array.n);
-    for (size_t i = 0; i < axes->array.n && !e; i++) {
-        nf_buf_clear(&one);
-        e = encode_axis_ref(w, &one, axes->array.v[i]);
-        put_varint(&list, number(&w->attrs, D_VHLO, nf_buf_str(&one)));
-    }
-    put_varint(o, number(&w->attrs, D_VHLO, nf_buf_str(&list)));
-    nf_buf_done(&list);
-    nf_buf_done(&one);
-    return e;
-}
-
-static int encode_attr(struct bw *w, struct nf_buf *o, const struct hlo_attr *a, int dialect)
-{
-    bool v = dialect == D_VHLO;
-    struct hlo_module *m = (struct hlo_module *)(uintptr_t)w->m;
-    int e = 0;
-    switch (a->kind) {
-    case HLO_ATTR_UNIT:
-        if (v) { /* portable programs spell it as true */
-            put_varint(o, VHLO_A_BOOL);
-            put_varint(o, 1);
-        } else {
-            put_varint(o, BUILTIN_A_UNIT);
-        }
-        return 0;
-    case HLO_ATTR_BOOL:
-        if (v) {
-            put_varint(o, VHLO_A_BOOL);
-            put_varint(o, a->b);
-            return 0;
-        }
-        put_varint(o, BUILTIN_A_INTEGER);
-        e = put_scalar(w, o, HLO_ELEM_I1, dialect);
-        put_bits(o, HLO_ELEM_I1, a->b);
-        return e;
-    case HLO_ATTR_INT:
-        put_varint(o, v ? VHLO_A_INTEGER : BUILTIN_A_INTEGER);
-        e = put_type(w, o, a->type, dialect);
-        put_bits(o, a->type->elem, (uint64_t)a->i);
-        return e;
-    case HLO_ATTR_FLOAT:
-        put_varint(o, v ? VHLO_A_FLOAT : BUILTIN_A_FLOAT);
-        e = put_type(w, o, a->type, dialect);
-        put_bits(o, a->type->elem, a->bits);
-        return e;
-    case HLO_ATTR_STRING:
-        put_varint(o, v ? VHLO_A_STRING : BUILTIN_A_STRING);
-        put_varint(o, string_number(w, a->str));
-        return 0;
-    case HLO_ATTR_SYMBOL:
-        if (v) {
-            put_varint(o, VHLO_A_STRING);
-            put_varint(o, string_number(w, a->str));
-            return 0;
-        }
-        put_varint(o, BUILTIN_A_SYMBOL);
-        return put_string(w, o, a->str, dialect);
-    case HLO_ATTR_TYPE:
-        put_varint(o, v ? VHLO_A_TYPE : BUILTIN_A_TYPE);
-        return put_type(w, o, a->type, dialect);
-    case HLO_ATTR_ARRAY:
-        put_varint(o, v ? VHLO_A_ARRAY : BUILTIN_A_ARRAY);
-        put_varint(o, a->array.n);
-        for (size_t i = 0; i < a->array.n && !e; i++)
-            e = put_attr(w, o, a->array.v[i], dialect);
-        return e;
-    case HLO_ATTR_DICT:
-        put_varint(o, v ? VHLO_A_DICT : BUILTIN_A_DICT);
-        put_varint(o, a->dict.n);
-        for (size_t i = 0; i < a->dict.n && !e; i++) {
-            e = put_string(w, o, a->dict.v[i].name, dialect);
-            if (!e)
-                e = put_attr(w, o, a->dict.v[i].attr, dialect);
-        }
-        return e;
-    case HLO_ATTR_DENSE: return encode_dense(w, o, a, dialect);
-    case HLO_ATTR_DENSE_ARRAY: {
-        if (a->type->elem != HLO_ELEM_I64 && a->type->elem != HLO_ELEM_I1)
-            return bad(w, NULL, "an array of %s has no portable form", hlo_elem_name(a->type->elem));
-        int64_t n = (int64_t)a->ints.n;
-        const struct hlo_type *t = hlo_type_tensor(m, a->type->elem, 1, &n);
-        struct nf_buf raw = NF_BUF_INIT;
-        for (size_t i = 0; i < a->ints.n; i++)
-            if (a->type->elem == HLO_ELEM_I1)
-                nf_buf_add_char(&raw, a->ints.v[i] != 0);
-            else
-                nf_buf_add_u64le(&raw, (uint64_t)a->ints.v[i]);
-        bool same = n > 1;
-        for (int64_t i = 1; i < n && same; i++)
-            same = a->ints.v[i] == a->ints.v[0];
-        size_t size = hlo_elem_bytes(a->type->elem);
-        struct hlo_attr d = {.kind = HLO_ATTR_DENSE, .type = t, .dense = {.raw = {raw.data, same ? size : raw.len}, .splat = same}};
-        e = encode_dense(w, o, &d, dialect);
-        nf_buf_done(&raw);
-        return e;
-    }
-    case HLO_ATTR_ENUM: {
-        int code = v ? vhlo_code_of_enum(a->enumeration.class) : -1;
-        if (code < 0)
-            break;
-        put_varint(o, (uint64_t)code);
-        put_varint(o, (uint64_t)a->enumeration.value);
-        return 0;
-    }
-    case HLO_ATTR_ALIAS:
-        if (!v)
-            break;
-        put_varint(o, VHLO_A_ALIAS);
-        put_ints(o, a->alias->output_tuple_indices);
-        put_svarint(o, a->alias->operand_index);
-        put_ints(o, a->alias->operand_tuple_indices);
-        return 0;
-    case HLO_ATTR_ACCURACY: {
-        if (!v)
-            break;
-        struct hlo_attr mode = {.kind = HLO_ATTR_ENUM, .enumeration = {HLO_ENUM_ACCURACY, a->accuracy->mode}};
-        put_varint(o, VHLO_A_ACCURACY);
-        put_f64(o, a->accuracy->absolute);
-        put_f64(o, a->accuracy->relative);
-        put_svarint(o, a->accuracy->ulps);
-        return put_attr(w, o, &mode, dialect);
-    }
-    case HLO_ATTR_MESH_AXES:
-        if (!v)
-            break;
-        return encode_mesh_axes(w, o, a);
-    case HLO_ATTR_BOUNDS:
-        if (!v)
-            break;
-        put_varint(o, VHLO_A_EXTENSIONS);
-        put_ints(o, a->ints);
-        return 0;
-    case HLO_ATTR_LOCATION: return encode_loc(w, o, a->loc);
-    case HLO_ATTR_OPAQUE:
-    case HLO_ATTR_DOT:
-    case HLO_ATTR_CONV:
-    case HLO_ATTR_GATHER:
-    case HLO_ATTR_SCATTER:
-    case HLO_ATTR_RAGGED_DOT:
-    case HLO_ATTR_CHANNEL:
-    case HLO_ATTR_DOT_ALGORITHM:
-    case HLO_ATTR_RESOURCE:
-    case HLO_ATTR_KIND_MAX: break;
-    }
-    struct nf_buf text = NF_BUF_INIT;
-    hlo_attr_print(a, &text);
-    e = bad(w, NULL, "attribute %.*s has no portable form", (int)NF_MIN(text.len, 80u), text.data);
-    nf_buf_done(&text);
-    return e;
-}
-
-/* The entry of an sdy attribute is its spelling. */
-static bool is_sdy_text(const struct hlo_attr *a)
-{
-    return a->kind == HLO_ATTR_OPAQUE && nf_str_starts(a->str, NF_STR("#sdy."));
-}
-
-static int attr_number(struct bw *w, const struct hlo_attr *a, int dialect, uint64_t *ret)
-{
-    struct nf_buf b = NF_BUF_INIT;
-    int e = w->depth > 200 ? bad(w, NULL, "attributes nest too deeply") : 0;
-    w->depth++;
-    if (!e && is_sdy_text(a)) {
-        nf_buf_add_str(&b, a->str);
-        nf_buf_add_char(&b, 0);
-        dialect = D_SDY;
-    } else if (!e) {
-        if (a->kind == HLO_ATTR_LOCATION)
-            dialect = D_BUILTIN;
-        e = encode_attr(w, &b, a, dialect);
-    }
-    w->depth--;
-    if (!e)
-        *ret = number(&w->attrs, dialect, nf_buf_str(&b));
-    nf_buf_done(&b);
-    return e;
-}
+static const char *const dialect_names[BW_MAX] = {"builtin", "vhlo", "sdy"};
 
 /* ---- attributes of operations ---- */
 
@@ -790,27 +165,27 @@ static int put_properties(struct bw *w, const struct hlo_op *op, const struct vh
         const struct hlo_attr_spec *spec = &info->attrs[p->slot];
         const struct hlo_attr *a = op->attrs[p->slot];
         bool used = a != NULL;
-        if (dialect != D_VHLO && !spec->required) {
+        if (dialect != BW_VHLO && !spec->required) {
             uint64_t n = 0;
-            if (a && (e = attr_number(w, a, dialect, &n)))
+            if (a && (e = hlo__bw_attr_number(w, a, dialect, &n)))
                 break;
-            put_varint(o, a ? n << 1 | 1 : 0);
+            hlo__bw_varint(o, a ? n << 1 | 1 : 0);
             continue;
         }
         if (p->part != VHLO_WHOLE)
             a = piece(w, a, p->part, &used);
         if (p->missing) {
             if (used)
-                e = bad(w, op, "attribute %s is newer than version %u.%u.%u", p->name, w->version.major, w->version.minor, w->version.patch);
+                e = hlo__bw_fail(w, op, "attribute %s is newer than version %u.%u.%u", p->name, w->version.major, w->version.minor, w->version.patch);
             continue;
         }
         if (!a)
             a = absent_value(w, op, spec);
         if (!a)
-            return bad(w, op, "attribute %s is missing", p->name);
+            return hlo__bw_fail(w, op, "attribute %s is missing", p->name);
         if (spec->id == HLO_A_api_version && a->kind == HLO_ATTR_INT)
             a = hlo_attr_enum(m, HLO_ENUM_CUSTOM_CALL_API, a->i);
-        e = put_attr(w, o, a, dialect);
+        e = hlo__bw_put_attr(w, o, a, dialect);
     }
     return e;
 }
@@ -825,7 +200,7 @@ static uint64_t loc_number(struct bw *w, uint32_t loc, int *e)
         loc = 0;
     if (!w->loc_numbers[loc]) {
         uint64_t n = 0;
-        *e = attr_number(w, loc ? w->m->locs[loc] : &none, D_BUILTIN, &n);
+        *e = hlo__bw_attr_number(w, loc ? w->m->locs[loc] : &none, BW_BUILTIN, &n);
         w->loc_numbers[loc] = n + 1;
     }
     return w->loc_numbers[loc] - 1;
@@ -834,8 +209,8 @@ static uint64_t loc_number(struct bw *w, uint32_t loc, int *e)
 static uint64_t op_number(struct bw *w, int dialect, const char *name)
 {
     struct nf_buf b = NF_BUF_INIT;
-    put_varint(&b, string_number(w, nf_str_c(name)));
-    uint64_t n = number(&w->ops, dialect, nf_buf_str(&b));
+    hlo__bw_varint(&b, hlo__bw_string_number(w, nf_str_c(name)));
+    uint64_t n = hlo__bw_number(&w->ops, dialect, nf_buf_str(&b));
     nf_buf_done(&b);
     return n;
 }
@@ -859,16 +234,16 @@ static uint64_t count_values(const struct hlo_region *r)
 static int put_cast(struct bw *w, struct nf_buf *o, uint32_t n, const uint64_t *ids, const struct hlo_type *const *types, int to)
 {
     int e = 0;
-    put_varint(o, op_number(w, D_BUILTIN, "unrealized_conversion_cast"));
+    hlo__bw_varint(o, op_number(w, BW_BUILTIN, "unrealized_conversion_cast"));
     nf_buf_add_char(o, n ? 0x06 : 0);
-    put_varint(o, loc_number(w, 0, &e));
+    hlo__bw_varint(o, loc_number(w, 0, &e));
     if (!n)
         return e;
     if (!e)
-        e = put_types(w, o, n, types, to);
-    put_varint(o, n);
+        e = hlo__bw_put_types(w, o, n, types, to);
+    hlo__bw_varint(o, n);
     for (uint32_t i = 0; i < n; i++)
-        put_varint(o, ids[i]);
+        hlo__bw_varint(o, ids[i]);
     return e;
 }
 
@@ -877,13 +252,13 @@ static int put_op(struct bw *w, struct nf_buf *o, const struct hlo_op *op, uint6
     const struct hlo_op_info *info = hlo_op_info(op->id);
     struct vhlo_form f;
     char name[96];
-    int dialect = op->id == HLO_OP_MODULE ? D_BUILTIN : info->dialect == HLO_DIALECT_SDY ? D_SDY : D_VHLO;
+    int dialect = op->id == HLO_OP_MODULE ? BW_BUILTIN : info->dialect == HLO_DIALECT_SDY ? BW_SDY : BW_VHLO;
     int e = 0;
     if (w->depth > 200)
-        return bad(w, op, "regions nest too deeply");
-    if (dialect == D_VHLO) {
+        return hlo__bw_fail(w, op, "regions nest too deeply");
+    if (dialect == BW_VHLO) {
         if (op->id != HLO_OP_RETURN && !vhlo_form_for(op->id, w->version, &f)) {
-            e = bad(w, op, info->dialect == HLO_DIALECT_STABLEHLO ? "is newer than version %u.%u.%u" : "has no portable form (version %u.%u.%u)",
+            e = hlo__bw_fail(w, op, info->dialect == HLO_DIALECT_STABLEHLO ? "is newer than version %u.%u.%u" : "has no portable form (version %u.%u.%u)",
                     w->version.major, w->version.minor, w->version.patch);
             if (info->dialect == HLO_DIALECT_CHLO)
                 nf_error_hint(w->err, "expand it first: --passes=chlo-legalize");
@@ -892,60 +267,60 @@ static int put_op(struct bw *w, struct nf_buf *o, const struct hlo_op *op, uint6
         if (op->id == HLO_OP_RETURN)
             vhlo_form_for(HLO_OP_FUNC_RETURN, w->version, &f);
         if (f.one_operand && op->num_operands != 1)
-            return bad(w, op, "takes one operand in version %u.%u.%u", w->version.major, w->version.minor, w->version.patch);
+            return hlo__bw_fail(w, op, "takes one operand in version %u.%u.%u", w->version.major, w->version.minor, w->version.patch);
         if (f.no_regions && op->num_regions)
-            return bad(w, op, "has no regions in version %u.%u.%u", w->version.major, w->version.minor, w->version.patch);
+            return hlo__bw_fail(w, op, "has no regions in version %u.%u.%u", w->version.major, w->version.minor, w->version.patch);
         nf_format(name, sizeof(name), "%s_v%u", info->mnemonic, f.version);
     } else {
         vhlo_form_plain(op->id, &f);
         nf_format(name, sizeof(name), "%s", info->mnemonic);
     }
-    int type_dialect = dialect == D_SDY ? D_BUILTIN : D_VHLO;
+    int type_dialect = dialect == BW_SDY ? BW_BUILTIN : BW_VHLO;
     struct nf_buf props = NF_BUF_INIT;
-    if ((e = put_properties(w, op, &f, dialect == D_SDY ? D_BUILTIN : dialect, &props)))
+    if ((e = put_properties(w, op, &f, dialect == BW_SDY ? BW_BUILTIN : dialect, &props)))
         goto out;
     unsigned mask = (op->num_dict ? 0x01u : 0) | (op->num_results ? 0x02u : 0) | (op->num_operands ? 0x04u : 0) |
                     (op->num_regions ? 0x10u : 0) | (f.num_props ? 0x40u : 0);
-    put_varint(o, op_number(w, dialect, name));
+    hlo__bw_varint(o, op_number(w, dialect, name));
     nf_buf_add_char(o, (char)mask);
-    put_varint(o, loc_number(w, op->loc, &e));
+    hlo__bw_varint(o, loc_number(w, op->loc, &e));
     if (!e && op->num_dict) {
         struct nf_buf dict = NF_BUF_INIT;
-        put_varint(&dict, BUILTIN_A_DICT);
-        put_varint(&dict, op->num_dict);
+        hlo__bw_varint(&dict, BUILTIN_A_DICT);
+        hlo__bw_varint(&dict, op->num_dict);
         for (uint32_t i = 0; i < op->num_dict && !e; i++) {
-            e = put_string(w, &dict, op->dict[i].name, D_BUILTIN);
+            e = hlo__bw_put_string(w, &dict, op->dict[i].name, BW_BUILTIN);
             if (!e)
-                e = put_attr(w, &dict, op->dict[i].attr, dialect == D_VHLO ? D_VHLO : D_BUILTIN);
+                e = hlo__bw_put_attr(w, &dict, op->dict[i].attr, dialect == BW_VHLO ? BW_VHLO : BW_BUILTIN);
         }
-        put_varint(o, number(&w->attrs, D_BUILTIN, nf_buf_str(&dict)));
+        hlo__bw_varint(o, hlo__bw_number(&w->attrs, BW_BUILTIN, nf_buf_str(&dict)));
         nf_buf_done(&dict);
     }
     if (e)
         goto out;
     if (mask & 0x40)
-        put_varint(o, number(&w->props, 0, nf_buf_str(&props)));
+        hlo__bw_varint(o, hlo__bw_number(&w->props, 0, nf_buf_str(&props)));
     if (op->num_results) {
-        put_varint(o, op->num_results);
+        hlo__bw_varint(o, op->num_results);
         for (uint32_t i = 0; i < op->num_results && !e; i++)
-            e = put_type(w, o, op->results[i].type, type_dialect);
+            e = hlo__bw_put_type(w, o, op->results[i].type, type_dialect);
     }
     if (op->num_operands) {
-        put_varint(o, op->num_operands);
+        hlo__bw_varint(o, op->num_operands);
         for (uint32_t i = 0; i < op->num_operands; i++)
-            put_varint(o, w->value_numbers[op->operands[i].value->id]);
+            hlo__bw_varint(o, w->value_numbers[op->operands[i].value->id]);
     }
     if (e || !op->num_regions)
         goto out;
     bool isolated = info->traits & HLO_T_ISOLATED;
-    put_varint(o, (uint64_t)op->num_regions << 1 | isolated);
+    hlo__bw_varint(o, (uint64_t)op->num_regions << 1 | isolated);
     w->depth++;
     if (isolated) {
         struct nf_buf body = NF_BUF_INIT;
         for (unsigned i = 0; i < op->num_regions && !e; i++)
             e = put_region(w, &body, op->regions[i], 0);
         nf_buf_add_char(o, 4);
-        put_varint(o, body.len);
+        hlo__bw_varint(o, body.len);
         nf_buf_add_str(o, nf_buf_str(&body));
         nf_buf_done(&body);
     } else {
@@ -971,7 +346,7 @@ static int put_sdy(struct bw *w, struct nf_buf *o, const struct hlo_op *op, uint
         types[i] = op->operands[i].value->type;
     }
     if (n)
-        e = put_cast(w, o, n, ids, types, D_BUILTIN);
+        e = put_cast(w, o, n, ids, types, BW_BUILTIN);
     for (uint32_t i = 0; i < n; i++) {
         saved[i] = w->value_numbers[op->operands[i].value->id];
         w->value_numbers[op->operands[i].value->id] = (*next)++;
@@ -985,7 +360,7 @@ static int put_sdy(struct bw *w, struct nf_buf *o, const struct hlo_op *op, uint
         types[i] = op->results[i].type;
     }
     if (!e && r)
-        e = put_cast(w, o, r, ids, types, D_VHLO);
+        e = put_cast(w, o, r, ids, types, BW_VHLO);
     for (uint32_t i = 0; i < r; i++)
         w->value_numbers[op->results[i].id] = (*next)++;
     free(ids);
@@ -1010,25 +385,25 @@ static int put_region(struct bw *w, struct nf_buf *o, const struct hlo_region *r
             if (is_sdy(op))
                 values += op->num_operands + op->num_results;
     }
-    put_varint(o, blocks);
+    hlo__bw_varint(o, blocks);
     if (!blocks)
         return 0;
-    put_varint(o, values);
+    hlo__bw_varint(o, values);
     HLO_FOR_BLOCKS(b, r)
     {
         uint64_t ops = sdy_parent && b->num_args;
         HLO_FOR_OPS(op, b)
             ops += is_sdy(op) ? 1u + (op->num_operands > 0) + (op->num_results > 0) : 1;
-        put_varint(o, ops << 1 | (b->num_args > 0));
+        hlo__bw_varint(o, ops << 1 | (b->num_args > 0));
         if (b->num_args) {
-            put_varint(o, b->num_args);
+            hlo__bw_varint(o, b->num_args);
             for (uint32_t i = 0; i < b->num_args && !e; i++) {
                 uint64_t t = 0;
                 uint32_t loc = w->debug_info && b->arg_locs ? b->arg_locs[i] : 0;
-                e = type_number(w, b->args[i]->type, sdy_parent ? D_BUILTIN : D_VHLO, &t);
-                put_varint(o, t << 1 | (loc != 0));
+                e = hlo__bw_type_number(w, b->args[i]->type, sdy_parent ? BW_BUILTIN : BW_VHLO, &t);
+                hlo__bw_varint(o, t << 1 | (loc != 0));
                 if (loc && !e)
-                    put_varint(o, loc_number(w, loc, &e));
+                    hlo__bw_varint(o, loc_number(w, loc, &e));
                 w->value_numbers[b->args[i]->id] = next++;
             }
             nf_buf_add_char(o, 0);
@@ -1040,7 +415,7 @@ static int put_region(struct bw *w, struct nf_buf *o, const struct hlo_region *r
                 ids[i] = w->value_numbers[b->args[i]->id];
                 types[i] = b->args[i]->type;
             }
-            e = put_cast(w, o, b->num_args, ids, types, D_VHLO);
+            e = put_cast(w, o, b->num_args, ids, types, BW_VHLO);
             for (uint32_t i = 0; i < b->num_args; i++)
                 w->value_numbers[b->args[i]->id] = next++;
             free(ids);
@@ -1067,11 +442,11 @@ static int put_region(struct bw *w, struct nf_buf *o, const struct hlo_region *r
 static void put_section(struct nf_buf *out, int id, const struct nf_buf *body)
 {
     nf_buf_add_char(out, (char)id);
-    put_varint(out, body->len);
+    hlo__bw_varint(out, body->len);
     nf_buf_add(out, body->data, body->len);
 }
 
-static uint64_t size_at(const struct table *t, size_t i)
+static uint64_t size_at(const struct bw_table *t, size_t i)
 {
     uint64_t v;
     memcpy(&v, t->sizes.data + i * sizeof(v), sizeof(v));
@@ -1079,26 +454,26 @@ static uint64_t size_at(const struct table *t, size_t i)
 }
 
 /* Runs of equal dialects: dialect, length, then what `item` writes for each. */
-static void put_groups(struct nf_buf *o, const struct table *t, void (*item)(struct nf_buf *, const struct table *, size_t))
+static void put_groups(struct nf_buf *o, const struct bw_table *t, void (*item)(struct nf_buf *, const struct bw_table *, size_t))
 {
     for (size_t i = 0; i < t->n;) {
         size_t end = i;
         while (end < t->n && t->dialects.data[end] == t->dialects.data[i])
             end++;
-        put_varint(o, (uint64_t)t->dialects.data[i]);
-        put_varint(o, end - i);
+        hlo__bw_varint(o, (uint64_t)t->dialects.data[i]);
+        hlo__bw_varint(o, end - i);
         for (; i < end; i++)
             item(o, t, i);
     }
 }
 
-static void put_size(struct nf_buf *o, const struct table *t, size_t i)
+static void put_size(struct nf_buf *o, const struct bw_table *t, size_t i)
 {
-    bool custom = t->dialects.data[i] != D_SDY;
-    put_varint(o, size_at(t, i) << 1 | custom);
+    bool custom = t->dialects.data[i] != BW_SDY;
+    hlo__bw_varint(o, size_at(t, i) << 1 | custom);
 }
 
-static void put_op_name(struct nf_buf *o, const struct table *t, size_t i)
+static void put_op_name(struct nf_buf *o, const struct bw_table *t, size_t i)
 {
     size_t at = 0;
     for (size_t k = 0; k < i; k++)
@@ -1108,7 +483,7 @@ static void put_op_name(struct nf_buf *o, const struct table *t, size_t i)
     unsigned n = (unsigned)size_at(t, i);
     for (unsigned k = 0; k < n; k++)
         v |= (uint64_t)p[k] << (8 * k);
-    put_varint(o, (v >> n) << 1 | 1);
+    hlo__bw_varint(o, (v >> n) << 1 | 1);
 }
 
 static bool parse_target(const char *text, struct vhlo_version *ret)
@@ -1126,9 +501,9 @@ static bool parse_target(const char *text, struct vhlo_version *ret)
 int hlo_bytecode_write(const struct hlo_module *m, const char *version, bool debug_info, struct nf_buf *out, struct nf_error *err)
 {
     struct bw w = {.m = m, .err = err, .version = VHLO_CURRENT, .debug_info = debug_info};
-    struct table *tables[] = {&w.strings, &w.attrs, &w.types, &w.props, &w.ops};
+    struct bw_table *tables[] = {&w.strings, &w.attrs, &w.types, &w.props, &w.ops};
     struct nf_buf ir = NF_BUF_INIT, body = NF_BUF_INIT;
-    uint64_t dialect_strings[D_MAX];
+    uint64_t dialect_strings[BW_MAX];
     int e;
     if (version && !parse_target(version, &w.version)) {
         nf_fail(err, NF_EINVAL, "cannot write StableHLO version \"%s\"", version);
@@ -1141,30 +516,30 @@ int hlo_bytecode_write(const struct hlo_module *m, const char *version, bool deb
         w.type_numbers[i] = nf_map_new(true);
     w.loc_numbers = nf_alloc_array((size_t)m->num_locs + 1, sizeof(uint64_t));
     w.value_numbers = nf_alloc_array((size_t)m->num_values + 1, sizeof(uint64_t));
-    for (int i = 0; i < D_MAX; i++)
-        dialect_strings[i] = string_number(&w, nf_str_c(dialect_names[i]));
+    for (int i = 0; i < BW_MAX; i++)
+        dialect_strings[i] = hlo__bw_string_number(&w, nf_str_c(dialect_names[i]));
 
-    put_varint(&ir, 2); /* one block: one operation, no arguments */
+    hlo__bw_varint(&ir, 2); /* one block: one operation, no arguments */
     if ((e = put_op(&w, &ir, m->op, 0)))
         goto out;
 
     nf_buf_add_c(out, "ML\xEFR");
-    put_varint(out, 6);
+    hlo__bw_varint(out, 6);
     nf_buf_addf(out, "StableHLO_v%u.%u.%u", w.version.major, w.version.minor, w.version.patch);
     nf_buf_add_char(out, 0);
 
-    bool sdy = memchr(w.ops.dialects.data, D_SDY, w.ops.n) || (w.attrs.n && memchr(w.attrs.dialects.data, D_SDY, w.attrs.n));
-    int dialects = sdy ? D_MAX : D_SDY;
-    put_varint(&body, (uint64_t)dialects);
+    bool sdy = memchr(w.ops.dialects.data, BW_SDY, w.ops.n) || (w.attrs.n && memchr(w.attrs.dialects.data, BW_SDY, w.attrs.n));
+    int dialects = sdy ? BW_MAX : BW_SDY;
+    hlo__bw_varint(&body, (uint64_t)dialects);
     for (int i = 0; i < dialects; i++)
-        put_varint(&body, dialect_strings[i] << 1);
-    put_varint(&body, w.ops.n);
+        hlo__bw_varint(&body, dialect_strings[i] << 1);
+    hlo__bw_varint(&body, w.ops.n);
     put_groups(&body, &w.ops, put_op_name);
     put_section(out, 1, &body);
 
     nf_buf_clear(&body);
-    put_varint(&body, w.attrs.n);
-    put_varint(&body, w.types.n);
+    hlo__bw_varint(&body, w.attrs.n);
+    hlo__bw_varint(&body, w.types.n);
     put_groups(&body, &w.attrs, put_size);
     put_groups(&body, &w.types, put_size);
     put_section(out, 3, &body);
@@ -1176,22 +551,22 @@ int hlo_bytecode_write(const struct hlo_module *m, const char *version, bool deb
     put_section(out, 4, &ir);
 
     nf_buf_clear(&body);
-    put_varint(&body, 0);
+    hlo__bw_varint(&body, 0);
     put_section(out, 6, &body);
     nf_buf_clear(&body);
     put_section(out, 5, &body);
 
-    put_varint(&body, w.strings.n);
+    hlo__bw_varint(&body, w.strings.n);
     for (size_t i = w.strings.n; i-- > 0;)
-        put_varint(&body, size_at(&w.strings, i));
+        hlo__bw_varint(&body, size_at(&w.strings, i));
     nf_buf_add_str(&body, nf_buf_str(&w.strings.bytes));
     put_section(out, 0, &body);
 
     nf_buf_clear(&body);
-    put_varint(&body, w.props.n);
+    hlo__bw_varint(&body, w.props.n);
     size_t at = 0;
     for (size_t i = 0; i < w.props.n; i++) {
-        put_varint(&body, size_at(&w.props, i));
+        hlo__bw_varint(&body, size_at(&w.props, i));
         nf_buf_add(&body, w.props.bytes.data + at, (size_t)size_at(&w.props, i));
         at += (size_t)size_at(&w.props, i);
     }
