@@ -15,7 +15,8 @@
  * share one local and one shared directory.
  *
  * Trouble with the shared tier never fails what the local tier can do, and the other way round: a publication is done when
- * one tier holds it durably; the result says what went wrong with the other. */
+ * one tier holds it durably; the result says what went wrong with the other. What the shared tier could not take is given to it
+ * in the background when it can. */
 #ifndef NEFFD_CACHE_STORE_H
 #define NEFFD_CACHE_STORE_H
 

@@ -549,6 +549,7 @@ void *store__maintenance_main(void *store)
         if (!cache__index_complete(s->index) && !(s->mount && cache_mount_troubled(s->mount)))
             store__rebuild(s); /* the last attempt met a mount in trouble */
         limits_enforce(s);
+        store__backfill(s);
         int64_t now = nf_now_ns();
         if (!swept_ns || now - swept_ns > ALIAS_CHECK_NS) {
             swept_ns = now;

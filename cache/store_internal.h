@@ -26,7 +26,7 @@ struct cache_store {
     struct cache_reader *reader;
     int hold_fd;                         /* LOCK_SH on the local directory */
 
-    atomic_bool shared_writable, closing, rebuilding;
+    atomic_bool shared_writable, closing, rebuilding, backfill_wanted;
     _Atomic uint64_t hits_local, hits_shared, misses, quarantined, evicted, admitted, published, publish_lost, scrubbed_bytes;
     _Atomic uint64_t alias_puts;
 
@@ -61,6 +61,9 @@ int store__admit(struct cache_store *s, const struct cache__file *from, const ch
 /* Places a draft in the local tier: limits, eviction when it is full, spill directory when that does not help. */
 int store__local_place(struct cache_store *s, struct cache__draft *draft, bool replace, struct cache_mount_item *beat, enum cache__place *ret_place,
                        struct cache_hit **ret_hit, struct nf_error *err);
+
+/* store_publish.c */
+void store__backfill(struct cache_store *s);                    /* what only the local tier holds goes to a mount that answers again */
 
 /* store_gc.c */
 int store__evict_local(struct cache_store *s, uint64_t target_bytes);

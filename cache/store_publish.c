@@ -138,6 +138,8 @@ static void shared_part_done(void *ctx, int rc, const struct nf_error *err)
     j->out.shared_rc = rc;
     if (rc) {
         j->out.shared_err = *err;
+        if (j->meta.kind != CACHE_KIND_FAILURE)
+            atomic_store(&s->backfill_wanted, true);
         if (rc != NF_EMOUNTHUNG && rc != NF_ECANCELLED) {
             atomic_store(&s->shared_writable, false);
             store__trouble(s, CACHE_TIER_SHARED, err);
@@ -406,6 +408,119 @@ int cache_store_publish(struct cache_store *s, const struct cache_publication *p
     else if (err)
         *err = sync.err;
     return sync.rc;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ backfill
+ * What was published while the mount was in trouble is only here. When it answers again, the others get it as well. */
+
+struct backfill_item {
+    struct cache_store *store;
+    struct nf_digest key;
+    enum cache_kind kind;
+    char space[65];
+    struct cache__file file;             /* of the local tier, open and held */
+    struct cache__row row;               /* run's result; texts in arena */
+    struct nf_arena *arena;
+};
+
+static int backfill_run(void *ctx, struct cache_mount_item *item, struct nf_error *err)
+{
+    struct backfill_item *b = ctx;
+    struct cache_store *s = b->store;
+    struct cache__source source;
+    char *meta = nf_arena_alloc_raw(b->arena, (size_t)b->file.footer.meta_bytes + 1);
+    int rc = nf_fd_pread_all(b->file.fd, meta, (size_t)b->file.footer.meta_bytes, b->file.footer.stored_bytes);
+    if (rc)
+        return nf_fail(err, rc, "cannot read the metadata of a local entry: %s", nf_status_text(rc));
+    cache__source_fd(&source, b->file.fd, CACHE_RAW, b->file.footer.stored_bytes, b->file.footer.raw_bytes);
+    struct cache__draft draft = {
+        .cache_namespace = nf_str_c(b->space),
+        .footer = b->file.footer,
+        .sha256_known = true,
+        .meta = nf_str_n(meta, (size_t)b->file.footer.meta_bytes),
+        .source = &source,
+    };
+    enum cache__place place;
+    struct cache__file file;
+    uint64_t bad = 0;
+    rc = cache__tier_place(&s->shared, &draft, false, item, &place, &file, &bad, err);
+    cache__source_done(&source);
+    atomic_fetch_add(&s->quarantined, bad);
+    if (rc)
+        return rc;
+    rc = store__row_read(&file, CACHE_TIER_SHARED, b->arena, &b->row, err);
+    close(file.fd);
+    return rc;
+}
+
+static void backfill_done(void *ctx, int rc, const struct nf_error *err)
+{
+    struct backfill_item *b = ctx;
+    struct cache_store *s = b->store;
+    if (rc == NF_OK) {
+        atomic_store(&s->shared_writable, true);
+        store__trouble(s, CACHE_TIER_SHARED, NULL);
+        cache__index_put(s->index, &b->row);
+    } else {
+        atomic_store(&s->backfill_wanted, true); /* another time */
+        if (rc != NF_EMOUNTHUNG && rc != NF_ECANCELLED)
+            store__trouble(s, CACHE_TIER_SHARED, err);
+    }
+}
+
+static void backfill_free(void *ctx)
+{
+    struct backfill_item *b = ctx;
+    close(b->file.fd);
+    nf_arena_free(b->arena);
+    store__unref(b->store);
+    free(b);
+}
+
+struct backfill_list {
+    struct nf_digest keys[256];
+    enum cache_kind kinds[256];
+    char spaces[256][65];
+    size_t count;
+};
+
+static int backfill_row(void *user, const struct cache__row *r)
+{
+    struct backfill_list *l = user;
+    if (r->kind == CACHE_KIND_FAILURE || !r->local_bytes || r->shared_bytes)
+        return 0;
+    l->keys[l->count] = r->key;
+    l->kinds[l->count] = r->kind;
+    nf_format(l->spaces[l->count], 65, "%.*s", (int)NF_MIN(r->cache_namespace.len, (size_t)64), r->cache_namespace.data);
+    return ++l->count == NF_ARRAY_LEN(l->keys);
+}
+
+void store__backfill(struct cache_store *s)
+{
+    struct nf_error err;
+    if (!s->has_shared || cache_mount_troubled(s->mount) || !atomic_exchange(&s->backfill_wanted, false))
+        return;
+    struct backfill_list *l = nf_alloc(sizeof(*l));
+    int rc = store__rows(s, STORE_ROWS_SIZES, backfill_row, l, &err);
+    if (rc)
+        atomic_store(&s->backfill_wanted, true); /* full: the rest next time */
+    for (size_t i = 0; i < l->count && !atomic_load(&s->closing); i++) {
+        char path[4352];
+        struct backfill_item *b = nf_alloc(sizeof(*b));
+        b->key = l->keys[i];
+        b->kind = l->kinds[i];
+        memcpy(b->space, l->spaces[i], sizeof(b->space));
+        if (cache__tier_open(&s->local, nf_str_c(b->space), &b->key, b->kind, path, &b->file, NULL)) {
+            free(b);
+            continue;
+        }
+        cache__lock_shared(b->file.fd);
+        b->store = store__ref(s);
+        b->arena = nf_arena_new(0);
+        if (cache_mount_run(s->mount, &(struct cache_mount_work){backfill_run, backfill_done, backfill_free, b, 0}, &err))
+            break; /* it is still in trouble */
+    }
+    free(l);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ failures */

@@ -119,6 +119,12 @@ START_TEST(a_hung_mount_costs_its_patience_once_and_nothing_else)
     cache_hit_close(out.hit);
     cache_store_status(s, &st);
     ck_assert_str_eq(st.trouble, "");
+    /* And what was published meanwhile reaches the others after all. */
+    char path[512];
+    entry_path_of(backing, &fresh.key, CACHE_KIND_NEFF, path);
+    for (begin = nf_now_ns(); !is_file(path) && ms_since(begin) < 20000;)
+        nf_sleep_ns(50 * NF_MS);
+    ck_assert(is_file(path));
     cache_store_close(s);
     fs_stop(shared_dir);
 }
