@@ -77,8 +77,7 @@ struct cache__tier {
     char *dir;
     enum cache_tier id;
     mode_t file_mode, dir_mode;
-    bool compress;               /* store zstd where it pays */
-    int zstd_level;
+    _Atomic int zstd_level;      /* store zstd where it pays; 0 and less: raw */
 };
 
 /* What is to be placed. */

@@ -389,6 +389,13 @@ void cache_mount_set_retry(struct cache_mount *m, int64_t retry_ns)
     pthread_mutex_unlock(&m->lock);
 }
 
+void cache_mount_set_patience(struct cache_mount *m, int64_t patience_ns)
+{
+    pthread_mutex_lock(&m->lock);
+    m->patience_ns = NF_MAX(patience_ns, 10 * NF_MS);
+    pthread_mutex_unlock(&m->lock);
+}
+
 void cache_mount_stop(struct cache_mount *m)
 {
     if (!m)

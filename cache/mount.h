@@ -31,6 +31,7 @@ struct cache_mount_work {
 int cache_mount_open(const char *dir, unsigned threads, int64_t patience_ns, struct cache_mount **ret_mount, struct nf_error *err);
 /* How often a mount in trouble is looked at; 250 ms unless set. */
 void cache_mount_set_retry(struct cache_mount *m, int64_t retry_ns);
+void cache_mount_set_patience(struct cache_mount *m, int64_t patience_ns);
 /* Finishes what is running, or gives it up; queued items, and all that are submitted later, get NF_ECANCELLED. */
 void cache_mount_stop(struct cache_mount *m);
 /* Stops and frees. Takes NULL. Threads that hang are left behind: what they hold is theirs. */

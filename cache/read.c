@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ struct cache_reader {
     char *local_dir, *shared_dir;
     uid_t trusted[8];
     size_t trusted_count;
-    bool verify_always;
+    atomic_bool verify_always;
     pthread_mutex_t lock;        /* guards uses, use_count, pid; a leaf */
     struct cache__use uses[USES_MAX];
     size_t use_count;
@@ -178,6 +179,11 @@ int cache_reader_open(const struct cache_reader_options *options, struct cache_r
     r->pid = getpid();
     *ret_reader = r;
     return NF_OK;
+}
+
+void cache_reader_set_verify(struct cache_reader *r, bool always)
+{
+    atomic_store(&r->verify_always, always);
 }
 
 void cache_reader_flush_uses(struct cache_reader *r)

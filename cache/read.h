@@ -32,6 +32,8 @@ struct cache_reader_options {
 int cache_reader_open(const struct cache_reader_options *options, struct cache_reader **ret_reader, struct nf_error *err);
 void cache_reader_close(struct cache_reader *reader);          /* takes NULL; hands noted uses to the LRU */
 
+void cache_reader_set_verify(struct cache_reader *reader, bool always);
+
 /* NF_ENOTFOUND: a miss. NF_ECORRUPT: there is an entry and it is damaged (the message names it): ask the daemon, which
  * quarantines it. NF_EPERM: it belongs to a stranger. Others: as the file system says. */
 int cache_reader_lookup_front(struct cache_reader *reader, const struct nf_digest *front_key, struct cache_hit **ret_hit, struct nf_error *err);

@@ -256,6 +256,39 @@ static int thread_start(pthread_t *thread, void *(*fn)(void *), void *arg)
     return rc;
 }
 
+static void limits_set(struct cache_store *s, const struct cache_store_options *o)
+{
+    struct store__limits *l = &s->limits;
+    atomic_store(&l->local_soft_bytes, o->local_soft_bytes);
+    atomic_store(&l->local_hard_bytes, o->local_hard_bytes);
+    atomic_store(&l->shared_soft_bytes, o->shared_soft_bytes);
+    atomic_store(&l->shared_hard_bytes, o->shared_hard_bytes);
+    atomic_store(&l->namespace_bytes, o->namespace_bytes);
+    atomic_store(&l->max_text_bytes, o->max_text_bytes ? o->max_text_bytes : (uint64_t)64 << 20);
+    atomic_store(&l->max_aliases, o->max_aliases ? o->max_aliases : 200000);
+    atomic_store(&l->scrub_bytes_per_s, o->scrub_bytes_per_s);
+    atomic_store(&l->scrub_interval_s, o->scrub_interval_s ? o->scrub_interval_s : 86400);
+    atomic_store(&l->failure_user_ttl_s, o->failure_user_ttl_s ? o->failure_user_ttl_s : 86400);
+    atomic_store(&l->failure_internal_ttl_s, o->failure_internal_ttl_s ? o->failure_internal_ttl_s : 600);
+    atomic_store(&l->alias_ttl_s, o->alias_ttl_s);
+    atomic_store(&l->verify_always, o->verify_always);
+    atomic_store(&s->shared.zstd_level, o->zstd_level ? o->zstd_level : 3);
+}
+
+void cache_store_set_limits(struct cache_store *s, const struct cache_store_options *options)
+{
+    limits_set(s, options);
+    cache_reader_set_verify(s->reader, options->verify_always);
+    if (s->mount && options->mount_patience_ns)
+        cache_mount_set_patience(s->mount, options->mount_patience_ns);
+    if (s->mount && options->mount_retry_ns)
+        cache_mount_set_retry(s->mount, options->mount_retry_ns);
+    pthread_mutex_lock(&s->lock); /* new limits are looked at, a new rate is kept to, at once */
+    s->gc_wanted = true;
+    pthread_cond_broadcast(&s->wake_cond);
+    pthread_mutex_unlock(&s->lock);
+}
+
 int cache_store_open(const struct cache_store_options *options, struct cache_store **ret_store, struct nf_error *err)
 {
     if (!options->local_dir || options->local_dir[0] != '/' || strlen(options->local_dir) > 4000 ||
@@ -275,16 +308,10 @@ int cache_store_open(const struct cache_store_options *options, struct cache_sto
     s->opt.local_dir = s->local.dir;
     s->opt.shared_dir = s->shared.dir;
     s->opt.spill_dir = s->spill.dir;
+    limits_set(s, options);
     s->opt.max_payload_bytes = options->max_payload_bytes ? options->max_payload_bytes : (uint64_t)16 << 30;
-    s->opt.max_text_bytes = options->max_text_bytes ? options->max_text_bytes : (uint64_t)64 << 20;
-    s->opt.max_aliases = options->max_aliases ? options->max_aliases : 200000;
     s->opt.mount_patience_ns = options->mount_patience_ns ? options->mount_patience_ns : 5 * NF_SEC;
     s->opt.mount_threads = options->mount_threads ? options->mount_threads : 4;
-    s->opt.scrub_interval_s = options->scrub_interval_s ? options->scrub_interval_s : 86400;
-    s->shared.zstd_level = options->zstd_level ? options->zstd_level : 3;
-    s->shared.compress = s->shared.zstd_level > 0;
-    s->opt.failure_user_ttl_s = options->failure_user_ttl_s ? options->failure_user_ttl_s : 86400;
-    s->opt.failure_internal_ttl_s = options->failure_internal_ttl_s ? options->failure_internal_ttl_s : 600;
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->gc_lock, NULL);
     pthread_condattr_t attr;
@@ -315,7 +342,7 @@ int cache_store_open(const struct cache_store_options *options, struct cache_sto
     }
     if (!options->no_index) {
         s->maintenance_on = thread_start(&s->maintenance, store__maintenance_main, s) == 0;
-        s->scrub_on = options->scrub_bytes_per_s && thread_start(&s->scrub, store__scrub_main, s) == 0;
+        s->scrub_on = thread_start(&s->scrub, store__scrub_main, s) == 0;
     }
     *ret_store = s;
     return NF_OK;
@@ -362,7 +389,7 @@ void cache_store_status(struct cache_store *s, struct cache_store_status *ret_st
     st.entries = totals.entries;
     st.bytes = s->has_shared ? totals.shared_bytes : totals.local_bytes;
     st.local_bytes = totals.local_bytes;
-    st.limit_bytes = s->opt.local_hard_bytes ? s->opt.local_hard_bytes : s->opt.local_soft_bytes;
+    st.limit_bytes = s->limits.local_hard_bytes ? s->limits.local_hard_bytes : s->limits.local_soft_bytes;
     st.index_complete = cache__index_complete(s->index);
     char mount[4352] = "", index[4352] = "";
     if (s->mount)

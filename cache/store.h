@@ -56,6 +56,10 @@ struct cache_store_options {
 int cache_store_open(const struct cache_store_options *options, struct cache_store **ret_store, struct nf_error *err);
 void cache_store_close(struct cache_store *s);                  /* takes NULL. Waits for its own threads, not for hung ones */
 
+/* Takes over what may change while it runs: limits, lifetimes, scrub, verify_always, zstd_level, patience and pause of the mount.
+ * Directories, threads and modes stay. Any thread. */
+void cache_store_set_limits(struct cache_store *s, const struct cache_store_options *options);
+
 struct cache_reader *cache_store_reader(struct cache_store *s); /* of the local tier; lives as long as the store */
 
 /* ---------------------------------------------------------------------------------------------------------- look up */

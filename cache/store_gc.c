@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #define MAINTENANCE_NS (10 * NF_SEC)
+#define SCRUB_LOOK_NS (60 * NF_SEC)
 #define ALIAS_CHECK_NS (3600 * NF_SEC)
 #define STALE_TEMPORARY_S 900
 #define STALE_SHARED_TEMPORARY_S 86400
@@ -231,14 +232,14 @@ int store__evict_local(struct cache_store *s, uint64_t target_bytes)
 bool store__shared_room(struct cache_store *s, uint64_t need)
 {
     struct cache__totals totals;
-    uint64_t hard = s->opt.shared_hard_bytes;
+    uint64_t hard = s->limits.shared_hard_bytes;
     cache__index_totals(s->index, &totals);
     if (totals.shared_bytes + need <= hard)
         return true;
     uint64_t target = hard > need ? hard - need : 0;
     struct evicting ev = {.dry_run = false};
     pthread_mutex_lock(&s->gc_lock);
-    evict_tier(s, CACHE_TIER_SHARED, NULL, s->opt.shared_soft_bytes ? NF_MIN(target, s->opt.shared_soft_bytes) : target, &ev, NULL);
+    evict_tier(s, CACHE_TIER_SHARED, NULL, s->limits.shared_soft_bytes ? NF_MIN(target, s->limits.shared_soft_bytes) : target, &ev, NULL);
     pthread_mutex_unlock(&s->gc_lock);
     cache__index_totals(s->index, &totals);
     return totals.shared_bytes + need <= hard;
@@ -321,11 +322,11 @@ int cache_store_gc(struct cache_store *s, uint64_t target_bytes, bool dry_run, c
     bool soft = target_bytes == UINT64_MAX;
     store__uses_collect(s);
     pthread_mutex_lock(&s->gc_lock);
-    int rc = evict_tier(s, CACHE_TIER_LOCAL, NULL, soft && s->opt.local_soft_bytes ? s->opt.local_soft_bytes : target_bytes, &ev, err);
+    int rc = evict_tier(s, CACHE_TIER_LOCAL, NULL, soft && s->limits.local_soft_bytes ? s->limits.local_soft_bytes : target_bytes, &ev, err);
     struct nf_error shared_err = {0};
     int shared_rc = NF_OK;
     if (!rc && s->has_shared)
-        shared_rc = evict_tier(s, CACHE_TIER_SHARED, NULL, soft && s->opt.shared_soft_bytes ? s->opt.shared_soft_bytes : target_bytes, &ev, &shared_err);
+        shared_rc = evict_tier(s, CACHE_TIER_SHARED, NULL, soft && s->limits.shared_soft_bytes ? s->limits.shared_soft_bytes : target_bytes, &ev, &shared_err);
     pthread_mutex_unlock(&s->gc_lock);
     if (!rc && !dry_run) {
         sweep_local(s);
@@ -425,7 +426,7 @@ static int by_age(const void *a, const void *b)
 /* Each of the 256 directories keeps its share; the oldest go. */
 static void aliases_bound(struct cache_store *s)
 {
-    size_t share = (size_t)(s->opt.max_aliases / 256) + 1;
+    size_t share = (size_t)(s->limits.max_aliases / 256) + 1;
     for (int i = 0; i < 256 && !atomic_load(&s->closing); i++) {
         char path[4352];
         nf_format(path, sizeof(path), "%s/aliases/%02x", s->local.dir, (unsigned)i);
@@ -449,7 +450,7 @@ static void aliases_bound(struct cache_store *s)
         if (count)
             qsort(list, count, sizeof(*list), by_age);
         size_t drop = count > share ? count - (share - share / 4) : 0;
-        int64_t oldest_s = s->opt.alias_ttl_s ? nf_wall_us() / 1000000 - s->opt.alias_ttl_s : INT64_MIN;
+        int64_t oldest_s = s->limits.alias_ttl_s ? nf_wall_us() / 1000000 - s->limits.alias_ttl_s : INT64_MIN;
         for (size_t k = 0; k < count && (k < drop || list[k].at_s < oldest_s); k++)
             unlinkat(dirfd(dir), list[k].name, 0);
         free(list);
@@ -463,8 +464,8 @@ void store__limits_look(struct cache_store *s)
 {
     struct cache__totals totals;
     cache__index_totals(s->index, &totals);
-    bool over = (s->opt.local_soft_bytes && totals.local_bytes > s->opt.local_soft_bytes) ||
-                (s->opt.shared_soft_bytes && totals.shared_bytes > s->opt.shared_soft_bytes);
+    bool over = (s->limits.local_soft_bytes && totals.local_bytes > s->limits.local_soft_bytes) ||
+                (s->limits.shared_soft_bytes && totals.shared_bytes > s->limits.shared_soft_bytes);
     if (!over)
         return;
     pthread_mutex_lock(&s->lock);
@@ -506,18 +507,18 @@ static void limits_enforce(struct cache_store *s)
     struct evicting ev = {.dry_run = false};
     cache__index_totals(s->index, &totals);
     pthread_mutex_lock(&s->gc_lock);
-    if (s->opt.local_soft_bytes && totals.local_bytes > s->opt.local_soft_bytes)
-        evict_tier(s, CACHE_TIER_LOCAL, NULL, s->opt.local_soft_bytes / 10 * 9, &ev, NULL);
-    if (s->has_shared && s->opt.shared_soft_bytes && totals.shared_bytes > s->opt.shared_soft_bytes)
-        evict_tier(s, CACHE_TIER_SHARED, NULL, s->opt.shared_soft_bytes / 10 * 9, &ev, NULL);
-    if (s->opt.namespace_bytes) {
+    if (s->limits.local_soft_bytes && totals.local_bytes > s->limits.local_soft_bytes)
+        evict_tier(s, CACHE_TIER_LOCAL, NULL, s->limits.local_soft_bytes / 10 * 9, &ev, NULL);
+    if (s->has_shared && s->limits.shared_soft_bytes && totals.shared_bytes > s->limits.shared_soft_bytes)
+        evict_tier(s, CACHE_TIER_SHARED, NULL, s->limits.shared_soft_bytes / 10 * 9, &ev, NULL);
+    if (s->limits.namespace_bytes) {
         struct space_sums *sums = nf_alloc(sizeof(*sums));
         if (cache__index_scan_sizes(s->index, sum_row, sums) == NF_OK)
             for (size_t i = 0; i < sums->count; i++) {
-                if (sums->items[i].local > s->opt.namespace_bytes)
-                    evict_tier(s, CACHE_TIER_LOCAL, sums->items[i].name, s->opt.namespace_bytes / 10 * 9, &ev, NULL);
-                if (s->has_shared && sums->items[i].shared > s->opt.namespace_bytes)
-                    evict_tier(s, CACHE_TIER_SHARED, sums->items[i].name, s->opt.namespace_bytes / 10 * 9, &ev, NULL);
+                if (sums->items[i].local > s->limits.namespace_bytes)
+                    evict_tier(s, CACHE_TIER_LOCAL, sums->items[i].name, s->limits.namespace_bytes / 10 * 9, &ev, NULL);
+                if (s->has_shared && sums->items[i].shared > s->limits.namespace_bytes)
+                    evict_tier(s, CACHE_TIER_SHARED, sums->items[i].name, s->limits.namespace_bytes / 10 * 9, &ev, NULL);
             }
         free(sums);
     }
@@ -555,7 +556,7 @@ void *store__maintenance_main(void *store)
             swept_ns = now;
             sweep_local(s);
         }
-        if (atomic_load(&s->alias_puts) > s->opt.max_aliases / 16 || now - aliases_ns > ALIAS_CHECK_NS) {
+        if (atomic_load(&s->alias_puts) > s->limits.max_aliases / 16 || now - aliases_ns > ALIAS_CHECK_NS) {
             aliases_ns = now;
             atomic_store(&s->alias_puts, 0);
             aliases_bound(s);
@@ -590,7 +591,8 @@ static int scrub_one(void *user, const char *path, const char *cache_namespace, 
         uint64_t bytes = (uint64_t)f.st.st_size;
         close(f.fd);
         atomic_fetch_add(&s->scrubbed_bytes, bytes);
-        ns = (int64_t)((double)bytes / (double)s->opt.scrub_bytes_per_s * 1e9);
+        uint64_t rate = s->limits.scrub_bytes_per_s;
+        ns = rate ? (int64_t)((double)bytes / (double)rate * 1e9) : 0;
     }
     if (rc == NF_ECORRUPT)
         store__quarantine(s, &s->local, path, key, kind, err.message);
@@ -600,8 +602,12 @@ static int scrub_one(void *user, const char *path, const char *cache_namespace, 
 void *store__scrub_main(void *store)
 {
     struct cache_store *s = store;
+    int64_t scrubbed_ns = 0;
     do {
+        if (!s->limits.scrub_bytes_per_s || (scrubbed_ns && nf_now_ns() - scrubbed_ns < s->limits.scrub_interval_s * NF_SEC))
+            continue;
         cache__tier_walk(&s->local, NULL, scrub_one, s, NULL);
-    } while (scrub_sleep(s, s->opt.scrub_interval_s * NF_SEC));
+        scrubbed_ns = nf_now_ns();
+    } while (scrub_sleep(s, SCRUB_LOOK_NS));
     return NULL;
 }

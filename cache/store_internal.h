@@ -15,8 +15,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+/* What may change while the store runs (cache_store_set_limits). */
+struct store__limits {
+    _Atomic uint64_t local_soft_bytes, local_hard_bytes, shared_soft_bytes, shared_hard_bytes, namespace_bytes, max_text_bytes, max_aliases;
+    _Atomic uint64_t scrub_bytes_per_s;
+    _Atomic int64_t failure_user_ttl_s, failure_internal_ttl_s, scrub_interval_s, alias_ttl_s;
+    atomic_bool verify_always;
+};
+
 struct cache_store {
     atomic_uint refs;
+    struct store__limits limits;
     struct cache_store_options opt;      /* strings are those of the tiers */
     struct cache__tier local, shared, spill;
     bool has_shared, has_spill;

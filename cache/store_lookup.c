@@ -30,7 +30,7 @@ static int local_accept(struct cache_store *s, const struct cache__file *f, stru
     if (!cache__lock_shared(f->fd))
         return NF_ENOTFOUND;
     bool holds = cache__mtime_holds(&f->st, &f->footer);
-    if (holds && !s->opt.verify_always)
+    if (holds && !s->limits.verify_always)
         return NF_OK;
     int rc = cache__raw_hash_check(f->fd, &f->footer, err);
     if (rc || holds)
@@ -137,17 +137,17 @@ int store__local_place(struct cache_store *s, struct cache__draft *draft, bool r
     for (int tries = 0; tries < 2; tries++) {
         struct cache__totals totals;
         cache__index_totals(s->index, &totals);
-        bool over = s->opt.local_hard_bytes && totals.local_bytes + need > s->opt.local_hard_bytes;
+        bool over = s->limits.local_hard_bytes && totals.local_bytes + need > s->limits.local_hard_bytes;
         if (over && tries == 0) {
-            uint64_t target = s->opt.local_hard_bytes > need ? s->opt.local_hard_bytes - need : 0;
-            store__evict_local(s, s->opt.local_soft_bytes ? NF_MIN(target, s->opt.local_soft_bytes) : target);
+            uint64_t target = s->limits.local_hard_bytes > need ? s->limits.local_hard_bytes - need : 0;
+            store__evict_local(s, s->limits.local_soft_bytes ? NF_MIN(target, s->limits.local_soft_bytes) : target);
             cache_mount_tick(beat);
             cache__index_totals(s->index, &totals);
-            over = totals.local_bytes + need > s->opt.local_hard_bytes;
+            over = totals.local_bytes + need > s->limits.local_hard_bytes;
         }
         if (over) {
             rc = nf_fail(&why, NF_ENOSPACE, "%s is full: %llu bytes are in use, the limit is %llu", t->dir, (unsigned long long)totals.local_bytes,
-                         (unsigned long long)s->opt.local_hard_bytes);
+                         (unsigned long long)s->limits.local_hard_bytes);
             break;
         }
         rc = cache__tier_place(t, draft, replace, beat, ret_place, &f, &bad, &why);

@@ -184,10 +184,10 @@ static int begin_run(void *ctx, struct cache_mount_item *item, struct nf_error *
                        (unsigned long long)s->opt.max_payload_bytes);
     if (!j->meta.created_us)
         j->meta.created_us = nf_wall_us();
-    int rc = cache__meta_encode(&j->meta, s->opt.max_text_bytes, &j->packed, err);
+    int rc = cache__meta_encode(&j->meta, s->limits.max_text_bytes, &j->packed, err);
     if (rc)
         return rc;
-    if (s->has_shared && s->opt.shared_hard_bytes)
+    if (s->has_shared && s->limits.shared_hard_bytes)
         j->shared_full = !store__shared_room(s, j->size + j->packed.len);
     j->footer = (struct cache_footer){
         .kind = j->meta.kind,
@@ -223,7 +223,7 @@ static void begin_done(void *ctx, int rc, const struct nf_error *err)
     if (!j->store->has_shared || j->shared_full) {
         if (j->shared_full) {
             j->out.shared_rc = nf_fail(&j->out.shared_err, NF_ENOSPACE, "%s is full: its limit is %llu bytes", j->store->shared.dir,
-                                       (unsigned long long)j->store->opt.shared_hard_bytes);
+                                       (unsigned long long)j->store->limits.shared_hard_bytes);
             store__trouble(j->store, CACHE_TIER_SHARED, &j->out.shared_err);
         } else {
             j->out.shared_rc = nf_fail(&j->out.shared_err, NF_ENOTFOUND, "there is no shared cache directory");
@@ -535,7 +535,7 @@ static int failure_prepare(struct cache_store *s, const struct cache_meta *meta,
         f.cls = nf_status_class(f.error.code);
     if (f.cls != NF_CLASS_USER && f.cls != NF_CLASS_INTERNAL)
         return nf_fail(err, NF_EINVAL, "a failure of class %s is not remembered", nf_class_name(f.cls));
-    int64_t ttl_s = f.cls == NF_CLASS_USER ? s->opt.failure_user_ttl_s : s->opt.failure_internal_ttl_s;
+    int64_t ttl_s = f.cls == NF_CLASS_USER ? s->limits.failure_user_ttl_s : s->limits.failure_internal_ttl_s;
     if (!f.expires_us)
         f.expires_us = nf_wall_us() + ttl_s * 1000000;
     *ret_failure = f;
@@ -547,7 +547,7 @@ static int failure_prepare(struct cache_store *s, const struct cache_meta *meta,
 
 static bool is_remembered(const struct cache_store *s, const struct cache_failure *f)
 {
-    return (f->cls == NF_CLASS_USER ? s->opt.failure_user_ttl_s : s->opt.failure_internal_ttl_s) > 0;
+    return (f->cls == NF_CLASS_USER ? s->limits.failure_user_ttl_s : s->limits.failure_internal_ttl_s) > 0;
 }
 
 int cache_store_remember_failure(struct cache_store *s, const struct cache_meta *meta, struct nf_error *err)

@@ -315,7 +315,7 @@ static int write_payload(struct writing *w, const struct cache__tier *t, struct 
     char *buffer = nf_alloc(CACHE_CHUNK);
     int rc = NF_EUNSUPPORTED;
     nf_sha256_init(&w->sha);
-    if (t->compress && d->source->stored) {
+    if (t->zstd_level > 0 && d->source->stored) {
         rc = write_packed(w, t, d->source, buffer, err);
         d->footer.encoding = CACHE_ZSTD;
         if (rc == NF_EUNSUPPORTED) {

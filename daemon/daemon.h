@@ -56,4 +56,7 @@ void svc_health_changed(struct daemon *d);
 void svc_jobs_changed(struct daemon *d);
 void svc_admin_close(struct daemon *d);
 
+/* What the store is told at the start, and again after SIGHUP. */
+struct cache_store_options daemon_store_options(const struct daemon *d);
+
 #endif

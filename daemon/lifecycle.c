@@ -266,6 +266,8 @@ static void on_hup(uv_signal_t *h, int signum)
         lifecycle_limits(d);
         worker_pool_set_max(d->workers, d->slots + 2);
         worker_pool_set_config(d->workers, d->cfg);
+        struct cache_store_options store = daemon_store_options(d);
+        cache_store_set_limits(d->store, &store);
         toolchains_refresh(d->toolchains);
     }
     if (lifecycle_log_open(d->cfg, &err) < 0)

@@ -31,10 +31,10 @@ static const struct srv_handler *const handlers[RPC_METHOD_MAX] = {
 static const char usage[] = "neffd [OPTION]...\n"
                             "The compile daemon. Serves on --socket until SIGTERM, which drains; a second one stops at once.";
 
-static int open_store(struct daemon *d, struct nf_error *err)
+struct cache_store_options daemon_store_options(const struct daemon *d)
 {
     const struct cfg *c = d->cfg;
-    struct cache_store_options o = {
+    return (struct cache_store_options){
         .local_dir = c->local_dir, .shared_dir = c->cache_dir, .spill_dir = scratch_spill_dir(d->scratch),
         .local_soft_bytes = c->local_soft_limit, .local_hard_bytes = c->local_hard_limit,
         .shared_soft_bytes = c->cache_soft_limit, .shared_hard_bytes = c->cache_hard_limit,
@@ -46,6 +46,11 @@ static int open_store(struct daemon *d, struct nf_error *err)
         .scrub_bytes_per_s = c->scrub_interval_ns ? c->scrub_rate : 0, .scrub_interval_s = c->scrub_interval_ns / NF_SEC, .file_mode = (mode_t)c->cache_mode,
         .verify_always = c->verify == CFG_VERIFY_ALWAYS,
     };
+}
+
+static int open_store(struct daemon *d, struct nf_error *err)
+{
+    struct cache_store_options o = daemon_store_options(d);
     int rc = cache_store_open(&o, &d->store, err);
     if (rc == NF_OK)
         d->reader = cache_store_reader(d->store);

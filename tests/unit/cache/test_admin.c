@@ -188,6 +188,31 @@ START_TEST(limits_hold)
 }
 END_TEST
 
+START_TEST(limits_change_while_the_store_runs)
+{
+    struct cache_store_options o = {.local_dir = local_dir};
+    struct cache_store *s = store_open_with(o);
+    for (int i = 0; i < 6; i++) {
+        char seed[8];
+        nf_format(seed, sizeof(seed), "c%d", i);
+        put_entry(s, seed, 100000, 1000, "");
+    }
+    o.local_soft_bytes = 250000;
+    o.verify_always = true;
+    cache_store_set_limits(s, &o);
+    struct cache_store_status st;
+    for (int i = 0; i < 500; i++) {
+        cache_store_status(s, &st);
+        if (st.local_bytes <= 250000)
+            break;
+        nf_sleep_ns(10 * NF_MS);
+    }
+    ck_assert_uint_le(st.local_bytes, 250000);
+    ck_assert_uint_eq(st.limit_bytes, 250000);
+    cache_store_close(s);
+}
+END_TEST
+
 START_TEST(a_namespace_has_a_limit_of_its_own)
 {
     struct cache_store *s = local_only((struct cache_store_options){.shared_dir = NULL, .namespace_bytes = 250000, .local_soft_bytes = 10000000});
@@ -474,6 +499,7 @@ int main(void)
     tcase_add_test(t, least_recently_used_goes_first_and_what_is_in_use_stays);
     tcase_add_test(t, what_is_dear_to_rebuild_stays_longer);
     tcase_add_test(t, limits_hold);
+    tcase_add_test(t, limits_change_while_the_store_runs);
     tcase_add_test(t, a_namespace_has_a_limit_of_its_own);
     tcase_add_test(t, entries_are_listed_shown_and_removed);
     tcase_add_test(t, verify_finds_rot_and_repair_mends_it);

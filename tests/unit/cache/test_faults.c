@@ -81,13 +81,15 @@ START_TEST(a_hung_mount_costs_its_patience_once_and_nothing_else)
     ck_assert_int_lt(ms_since(begin), 2000);
     ck_assert_msg(strstr(err.message, shared_dir), "%s", err.message);
 
-    for (int i = 0; i < 20; i++) { /* known locally: at once */
+    int slow = 0;
+    for (int i = 0; i < 21; i++) { /* known locally: at once. More than half of them, on a machine that does other things as well */
         begin = nf_now_ns();
         ASSERT_OK(cache_store_lookup(s, &known.key, "", 0, &found, &err));
-        ck_assert_int_lt(ms_since(begin), 10);
+        slow += ms_since(begin) >= 10;
         ck_assert(payload_is(found.hit, artifact));
         cache_found_done(&found);
     }
+    ck_assert_int_le(slow, 10);
     begin = nf_now_ns(); /* the rest: at once as well, now that it is known to hang */
     ASSERT_FAILS(NF_EMOUNTHUNG, cache_store_lookup(s, &unknown.key, "", 0, &found, &err));
     ck_assert_int_lt(ms_since(begin), 100);
