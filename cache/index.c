@@ -86,8 +86,8 @@ int index__conn_open(const char *path, bool writer, struct index_conn *ret_conn)
         sqlite3_busy_timeout(c.db, 2000);
         sqlite3_db_config(c.db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
         rc = sqlite3_exec(c.db, writer ? "PRAGMA synchronous = NORMAL; PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 8000;"
-                                         " PRAGMA mmap_size = 1073741824; PRAGMA cell_size_check = ON;"
-                                       : "PRAGMA query_only = ON; PRAGMA cache_size = -2048; PRAGMA mmap_size = 1073741824; PRAGMA cell_size_check = ON;",
+                                         " PRAGMA mmap_size = 0; PRAGMA cell_size_check = ON;"
+                                       : "PRAGMA query_only = ON; PRAGMA cache_size = -8192; PRAGMA mmap_size = 0; PRAGMA cell_size_check = ON;",
                           NULL, NULL, NULL);
     }
     if (rc != SQLITE_OK) {
@@ -203,6 +203,7 @@ static int try_open(struct cache__index *ix, bool *ret_fresh)
     stat(ix->path, &st);
     ix->dev = st.st_dev;
     ix->ino = st.st_ino;
+    ix->size = st.st_size;
     ix->words = nf_map_new(true);
     *ret_fresh = complete != 1;
     return SQLITE_OK;
@@ -256,10 +257,15 @@ static void reopen(struct cache__index *ix)
     }
 }
 
-static bool still_there(const struct cache__index *ix)
+/* The file at the path is the one that is open, and nobody cut it: SQLite never makes it smaller here. It is not mapped either, so
+ * whoever writes garbage over it cannot end this process. */
+static bool still_there(struct cache__index *ix)
 {
     struct stat st;
-    return ix->writer.db && stat(ix->path, &st) == 0 && st.st_dev == ix->dev && st.st_ino == ix->ino;
+    if (!ix->writer.db || stat(ix->path, &st) != 0 || st.st_dev != ix->dev || st.st_ino != ix->ino || st.st_size < ix->size)
+        return false;
+    ix->size = st.st_size;
+    return true;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- writing */

@@ -32,10 +32,11 @@ struct cache__index {
     void *user;
     pthread_t thread;
 
-    struct index_conn writer;           /* the index thread's alone, with words, dev, ino, lossy, tried_ns */
+    struct index_conn writer;           /* the index thread's alone, with words, dev, ino, size, lossy, tried_ns */
     struct nf_map *words;               /* text -> id */
     dev_t dev;
     ino_t ino;
+    off_t size;                         /* the largest that was seen */
     bool lossy;                         /* something that was queued is not in the file */
     int64_t tried_ns;                   /* the last attempt to open */
 

@@ -250,6 +250,36 @@ START_TEST(a_file_that_is_deleted_under_a_running_index_is_made_anew)
 }
 END_TEST
 
+START_TEST(garbage_that_is_written_over_a_running_index_ends_nothing)
+{
+    for (int round = 0; round < 3; round++) {
+        struct cache__index *ix = index_open();
+        char path[256];
+        struct cache__row r = row_of(3), got;
+        struct nf_str garbage = bytes_of(round == 1 ? 100 : 400000, true);
+        put(ix, 0, 2000);
+        cache__index_set_complete(ix);
+        cache__index_flush(ix, NF_SEC);
+        nf_format(path, sizeof(path), "%s/index.sqlite", local_dir);
+        int fd = open(path, O_WRONLY | O_CLOEXEC | (round < 2 ? O_TRUNC : 0)); /* in place: the same file */
+        if (round)
+            ck_assert_int_eq(nf_fd_write_all(fd, garbage.data, garbage.len), NF_OK);
+        close(fd);
+        for (int i = 0; i < 5; i++) {
+            cache__index_get(ix, &r.key, false, arena, &got); /* whatever it says */
+            put(ix, 0, 3000);
+        }
+        cache__index_close(ix);
+        ix = index_open();
+        put(ix, 0, 10);
+        ck_assert_int_eq(cache__index_get(ix, &r.key, false, arena, &got), NF_OK);
+        ck_assert_uint_ge(rows_in(ix), 10);
+        cache__index_close(ix);
+        ck_assert_int_eq(nf_remove_tree(AT_FDCWD, local_dir), NF_OK);
+    }
+}
+END_TEST
+
 START_TEST(several_processes_share_one_file)
 {
     pid_t pids[4];
@@ -344,6 +374,7 @@ int main(void)
     tcase_add_test(t, it_is_there_after_a_restart);
     tcase_add_test(t, whatever_was_done_to_the_file_it_is_made_anew);
     tcase_add_test(t, a_file_that_is_deleted_under_a_running_index_is_made_anew);
+    tcase_add_test(t, garbage_that_is_written_over_a_running_index_ends_nothing);
     tcase_add_test(t, several_processes_share_one_file);
     tcase_add_test(t, a_killed_writer_leaves_a_whole_file);
     tcase_add_test(t, the_stores_index_is_rebuilt_from_the_files_of_both_tiers);
