@@ -25,6 +25,7 @@ struct toolchains {
     void (*on_change)(struct daemon *d);
     uv_fs_t stat_req;
     bool stat_busy;
+    bool closing, timer_closed;  /* freed when the timer is closed and no stat is under way */
     size_t stat_at;
 };
 
@@ -142,6 +143,13 @@ static void on_stat(uv_fs_t *req)
 {
     struct toolchains *t = req->data;
     bool changed = false;
+    if (t->closing) {
+        uv_fs_req_cleanup(req);
+        t->stat_busy = false;
+        if (t->timer_closed)
+            free(t);
+        return;
+    }
     if (t->stat_at < t->count) {
         const struct cache_toolchain *c = &t->list[t->stat_at].info;
         int64_t mtime = (int64_t)req->statbuf.st_mtim.tv_sec * NF_SEC + req->statbuf.st_mtim.tv_nsec;
@@ -220,12 +228,21 @@ void toolchains_open(struct daemon *d, struct toolchains **ret_toolchains)
     ask(t);
 }
 
-static void on_closed(uv_handle_t *h) { free(h->data); }
+static void on_closed(uv_handle_t *h)
+{
+    struct toolchains *t = h->data;
+    t->timer_closed = true;
+    if (!t->stat_busy)
+        free(t);
+}
 
 void toolchains_close(struct toolchains *t)
 {
     if (!t)
         return;
+    t->closing = true;
+    if (t->stat_busy)
+        (void)uv_cancel((uv_req_t *)&t->stat_req);
     uv_timer_stop(&t->timer);
     uv_close((uv_handle_t *)&t->timer, on_closed);
 }
