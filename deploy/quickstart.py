@@ -1,12 +1,13 @@
 """Shows neffd at work, on this machine, in one go.
 
-usage: deploy/quickstart [--json] [--keep]
+usage: deploy/quickstart [--json] [--keep] [--models DIR]
 
 Installs what is missing, builds into build/, starts a private daemon with a cache of its own in a temporary directory, compiles the
 models of tests/models, executes them and compares with the numbers that XLA computed, asks again (a hit), lets 64 processes ask for
 one new graph (one compile), and has a miss explained. Then it stops what it started.
 
   --json    one JSON object on standard output instead of the report
+  --models  take the models from DIR instead of tests/models
   --keep    leave the daemon and its directory, and print how to use them
 
 Exit status 0 only if every number was right and every step did what it should.
@@ -24,7 +25,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BUILD = os.path.join(ROOT, "build")
+BUILD = os.environ.get("TEST_BUILD") or os.path.join(ROOT, "build")  # the tests have built already
 BIN = os.path.join(BUILD, "bin")
 MODELS = os.path.join(ROOT, "tests", "models")
 CLIENTS = 64
@@ -36,6 +37,8 @@ class Failed(Exception):
 
 
 def build():
+    if os.environ.get("TEST_BUILD"):
+        return 0.0
     fresh = not os.path.exists(os.path.join(BUILD, "build.ninja"))
     start = time.monotonic()
     steps = [["ninja", "-C", BUILD]]
@@ -96,7 +99,10 @@ class Service:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        log = self.log_tail()
         shutil.rmtree(self.dir, ignore_errors=True)
+        if self.process and self.process.returncode:
+            raise Failed(f"the daemon ended with {self.process.returncode}:\n{log}")
 
 
 def manifest(name):
@@ -242,10 +248,13 @@ def report(result, keep, service):
 
 
 def main():
+    global MODELS
     parser = argparse.ArgumentParser(prog="deploy/quickstart", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--models", default=MODELS, metavar="DIR")
     options = parser.parse_args()
+    MODELS = os.path.abspath(options.models)
     service, result, wrong = None, {}, []
     try:
         if not options.json:
@@ -266,7 +275,10 @@ def main():
         wrong.append(f"{type(problem).__name__}: {problem}" if not isinstance(problem, Failed) else str(problem))
     finally:
         if service:
-            service.stop(options.keep)
+            try:
+                service.stop(options.keep)
+            except Failed as problem:
+                wrong.append(str(problem))
     if options.json:
         if options.keep and service:
             result["kept"] = {"socket": service.socket, "dir": service.dir, "pid": service.process.pid if service.process else 0}
