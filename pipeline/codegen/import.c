@@ -25,10 +25,6 @@ enum cpu_dt imp_type(struct import *im, const struct hlo_op *op, const struct hl
         imp_refuse(im, op, "a value that is no tensor");
         return CPU_PRED;
     }
-    if (t->elem == HLO_ELEM_QUANT) {
-        imp_refuse(im, op, "quantised elements");
-        return CPU_PRED;
-    }
     if (!t->is_static) {
         imp_refuse(im, op, "a dimension that is known only at run time");
         return CPU_PRED;
@@ -37,8 +33,9 @@ enum cpu_dt imp_type(struct import *im, const struct hlo_op *op, const struct hl
         imp_refuse(im, op, "more than 12 dimensions");
         return CPU_PRED;
     }
-    enum cpu_dt dt = cpu_dt_find(nf_str_c(hlo_elem_name(t->elem)));
-    if (t->elem == HLO_ELEM_INDEX) dt = CPU_S64;
+    enum hlo_elem e = t->elem != HLO_ELEM_QUANT ? t->elem : im->expressed ? t->quant->expressed : t->quant->storage;
+    enum cpu_dt dt = cpu_dt_find(nf_str_c(hlo_elem_name(e)));
+    if (e == HLO_ELEM_INDEX) dt = CPU_S64;
     if (dt == CPU_DT_MAX) {
         imp_refuse(im, op, "an element type that it has no code for");
         return CPU_PRED;
@@ -442,7 +439,7 @@ static bool canonical_float(const struct hlo_value *v, const struct hlo_value *a
 
 static void import_sort(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
-    struct cg_value *in[64];
+    struct cg_value *in[64] = {0};
     uint32_t n = op->num_operands;
     const struct hlo_block *b = hlo_op_body(op, 0);
     if (n > NF_ARRAY_LEN(in)) {
@@ -530,7 +527,7 @@ static void import_case(struct import *im, struct cg_graph *g, const struct hlo_
 
 static void import_map(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
-    struct cg_value *in[64];
+    struct cg_value *in[64] = {0};
     uint32_t n = op->num_operands;
     const struct hlo_block *b = hlo_op_body(op, 0);
     if (n > NF_ARRAY_LEN(in)) {
@@ -603,6 +600,131 @@ static void import_call(struct import *im, struct cg_graph *g, const struct hlo_
     im->depth--;
     for (uint32_t i = 0; i < op->num_results && !im->rc; i++)
         if (op->results[i].type->kind != HLO_TYPE_TOKEN) im->map[op->results[i].id] = get(im, hlo_op_operand(b->last, i));
+}
+
+/* -------------------------------------------------------------------------------------------------------- quantised */
+
+static enum cpu_dt elem_of(enum hlo_elem e) { return cpu_dt_find(nf_str_c(hlo_elem_name(e))); }
+
+/* Scales or zero points in type dt, in the shape of v. */
+static struct cg_value *quant_numbers(struct import *im, struct cg_graph *g, const struct cg_value *v, const struct hlo_quant *q, enum cpu_dt dt, bool scales)
+{
+    if (!q->per_axis) {
+        struct cpu_num n = {.re = scales ? q->scales[0] : (double)q->zero_points[0]};
+        return cg_splat(g, dt, v->rank, v->dims, cpu_num_convert(CPU_F64, dt, n));
+    }
+    int64_t n = (int64_t)q->count, map[1] = {q->axis};
+    char *data = nf_arena_alloc(im->cg->arena, q->count * 8 + 8);
+    for (size_t i = 0; i < q->count; i++) cpu_num_store(dt, data + i * cpu_dt_bytes(dt), (struct cpu_num){.re = scales ? q->scales[i] : (double)q->zero_points[i]});
+    return cg_broadcast(g, cg_const(g, dt, 1, &n, nf_str_n(data, q->count * cpu_dt_bytes(dt))), v->rank, v->dims, map);
+}
+
+static struct cg_value *dequantise(struct import *im, struct cg_graph *g, struct cg_value *v, const struct hlo_quant *q)
+{
+    enum cpu_dt to = elem_of(q->expressed), dt = to == CPU_F64 ? CPU_F64 : CPU_F32;
+    struct cg_value *x = cg_convert(g, v, CPU_F64); /* exact for storage of up to 32 bits */
+    x = cg_convert(g, ew2(g, RP_SUB, x, quant_numbers(im, g, v, q, CPU_F64, false)), dt);
+    return cg_convert(g, ew2(g, RP_MUL, x, quant_numbers(im, g, v, q, dt, true)), to);
+}
+
+static struct cg_value *quantise(struct import *im, struct cg_graph *g, struct cg_value *v, const struct hlo_quant *q)
+{
+    enum cpu_dt dt = v->dt == CPU_F64 ? CPU_F64 : CPU_F32;
+    struct cg_value *x = cg_convert(g, v, dt);
+    x = ew2(g, RP_ADD, ew2(g, RP_DIV, x, quant_numbers(im, g, v, q, dt, true)), quant_numbers(im, g, v, q, dt, false));
+    struct cg_value *nan = cg_ew(g, RP_CMP, CPU_PRED, RP_NE, 2, (struct cg_value *[]){x, x});
+    x = cg_ew(g, RP_SEL, dt, 0, 3, (struct cg_value *[]){nan, number(g, x, 0), x});
+    x = cg_ew(g, RP_CLAMP, dt, 0, 3, (struct cg_value *[]){number(g, x, (double)q->storage_min), x, number(g, x, (double)q->storage_max)});
+    return cg_convert(g, ew1(g, RP_RNE, x), elem_of(q->storage));
+}
+
+/* Operations that only move elements, or run others, take quantised values as they are stored. */
+static bool moves_storage(const struct hlo_op *op)
+{
+    switch ((int)op->id) {
+    case HLO_OP_CONSTANT: case HLO_OP_BROADCAST_IN_DIM: case HLO_OP_DYNAMIC_BROADCAST_IN_DIM: case HLO_OP_BROADCAST: case HLO_OP_RESHAPE: case HLO_OP_DYNAMIC_RESHAPE:
+    case HLO_OP_TRANSPOSE: case HLO_OP_REVERSE: case HLO_OP_SLICE: case HLO_OP_CONCATENATE: case HLO_OP_PAD: case HLO_OP_GATHER: case HLO_OP_DYNAMIC_GATHER:
+    case HLO_OP_DYNAMIC_SLICE: case HLO_OP_DYNAMIC_UPDATE_SLICE: case HLO_OP_SELECT: case HLO_OP_BITCAST_CONVERT: case HLO_OP_OPTIMIZATION_BARRIER: case HLO_OP_CALL:
+    case HLO_OP_COMPOSITE: case HLO_OP_WHILE: case HLO_OP_IF: case HLO_OP_CASE: case HLO_OP_CUSTOM_CALL: case HLO_OP_GET_DIMENSION_SIZE: case HLO_OP_ALL_GATHER:
+    case HLO_OP_ALL_TO_ALL: case HLO_OP_COLLECTIVE_PERMUTE: case HLO_OP_COLLECTIVE_BROADCAST: case HLO_OP_TUPLE: case HLO_OP_GET_TUPLE_ELEMENT:
+        return true;
+    default: return false;
+    }
+}
+
+static bool any_quant(const struct hlo_op *op)
+{
+    bool q = false;
+    for (uint32_t i = 0; i < op->num_operands; i++) q = q || hlo_type_is_quant(hlo_op_operand(op, i)->type);
+    for (uint32_t i = 0; i < op->num_results; i++) q = q || hlo_type_is_quant(op->results[i].type);
+    return q;
+}
+
+/* On the expressed values: operands are replaced while the operation is read, its results are quantised. */
+static void import_quantised(struct import *im, struct cg_graph *g, const struct hlo_op *op)
+{
+    struct cg_value *kept[64];
+    if (op->num_operands > NF_ARRAY_LEN(kept) || op->num_regions) {
+        imp_refuse(im, op, "quantised elements");
+        return;
+    }
+    for (uint32_t i = 0; i < op->num_operands; i++)
+        if (!(kept[i] = get(im, hlo_op_operand(op, i)))) return;
+    for (uint32_t i = 0; i < op->num_operands; i++) {
+        const struct hlo_value *v = hlo_op_operand(op, i);
+        if (hlo_type_is_quant(v->type)) im->map[v->id] = dequantise(im, g, kept[i], v->type->quant);
+    }
+    if (op->id == HLO_OP_UNIFORM_QUANTIZE || op->id == HLO_OP_UNIFORM_DEQUANTIZE) {
+        im->map[op->results[0].id] = im->map[hlo_op_operand(op, 0)->id];
+    } else {
+        im->expressed = true;
+        imp_op(im, g, op);
+        im->expressed = false;
+    }
+    for (uint32_t i = 0; i < op->num_operands; i++) im->map[hlo_op_operand(op, i)->id] = kept[i];
+    for (uint32_t i = 0; i < op->num_results && !im->rc; i++)
+        if (hlo_type_is_quant(op->results[i].type)) im->map[op->results[i].id] = quantise(im, g, im->map[op->results[i].id], op->results[i].type->quant);
+}
+
+/* The value of a tuple's element, through the operations that make and take tuples. */
+static const struct hlo_value *tuple_element(const struct hlo_value *v)
+{
+    for (int depth = 0; depth < 100 && v && !v->is_arg && v->def.op->id == HLO_OP_GET_TUPLE_ELEMENT; depth++) {
+        const struct hlo_value *t = tuple_element(hlo_op_operand(v->def.op, 0));
+        int64_t i = hlo_op_i64(v->def.op, HLO_A_index, 0);
+        if (!t || t->is_arg || t->def.op->id != HLO_OP_TUPLE || i < 0 || i >= t->def.op->num_operands) return NULL;
+        v = hlo_op_operand(t->def.op, (uint32_t)i);
+    }
+    return v;
+}
+
+/* The elements of a constant of integers, at most one a dim. */
+static bool constant_ints(const struct hlo_value *v, int64_t *out, size_t want)
+{
+    const struct hlo_attr *c = hlo_value_constant(v);
+    size_t n = 0;
+    if (!c || c->kind != HLO_ATTR_DENSE) return false;
+    if (!c->dense.splat) return hlo_attr_dense_ints(c, CG_RANK_MAX, out, &n) && n == want;
+    for (size_t i = 0; i < want; i++) out[i] = hlo_attr_dense_int_at(c, i);
+    return true;
+}
+
+static void import_dynamic_move(struct import *im, struct cg_graph *g, const struct hlo_op *op)
+{
+    int64_t dims[CG_RANK_MAX], a[CG_RANK_MAX], b[CG_RANK_MAX], c[CG_RANK_MAX];
+    int rank;
+    imp_type(im, op, op->results[0].type, dims, &rank);
+    struct cg_value *v = get(im, hlo_op_operand(op, 0));
+    if (im->rc) return;
+    bool pad = op->id == HLO_OP_DYNAMIC_PAD;
+    uint32_t at = pad ? 2 : 1;
+    if (!constant_ints(hlo_op_operand(op, at), a, v->rank) || !constant_ints(hlo_op_operand(op, at + 1), b, v->rank) || !constant_ints(hlo_op_operand(op, at + 2), c, v->rank)) {
+        imp_refuse(im, op, "places that are known only at run time");
+        return;
+    }
+    struct cg_value *fill = pad ? get(im, hlo_op_operand(op, 1)) : NULL;
+    if (im->rc) return;
+    im->map[op->results[0].id] = pad ? cg_pad(g, v, fill, dims, a, c) : cg_slice(g, v, dims, a, c);
 }
 
 /* ------------------------------------------------------------------------------------------------------- everything */
@@ -835,7 +957,9 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
     struct cg_value *v = NULL, *w, *r;
     uint32_t before = g->n;
     im->label = label_of(im, op);
-    if (rp >= 0) {
+    if (!im->expressed && any_quant(op) && !moves_storage(op)) {
+        import_quantised(im, g, op);
+    } else if (rp >= 0) {
         if ((r = import_elementwise(im, g, op, (enum rp_op)rp))) im->map[op->results[0].id] = r;
     } else switch ((int)op->id) {
     case HLO_OP_COMPARE:
@@ -903,7 +1027,15 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
         for (uint32_t i = 0; i < op->num_results; i++)
             if (op->results[i].type->kind != HLO_TYPE_TOKEN) im->map[op->results[i].id] = get(im, hlo_op_operand(op, i));
         break;
-    case HLO_OP_AFTER_ALL: case HLO_OP_CREATE_TOKEN: break;
+    case HLO_OP_AFTER_ALL: case HLO_OP_CREATE_TOKEN: case HLO_OP_TUPLE: break;
+    case HLO_OP_GET_TUPLE_ELEMENT: {
+        const struct hlo_value *e = tuple_element(&op->results[0]);
+        if (!e) imp_refuse(im, op, "a tuple that is no tuple operation's");
+        else if (e->type->kind == HLO_TYPE_TENSOR) im->map[op->results[0].id] = get(im, e);
+        break;
+    }
+    case HLO_OP_DYNAMIC_PAD: case HLO_OP_REAL_DYNAMIC_SLICE: import_dynamic_move(im, g, op); break;
+    case HLO_OP_INTERPRETER_PROBE: im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0)); break;
     case HLO_OP_SDY_SHARDING_CONSTRAINT:
         if (im->cg->replicas * im->cg->partitions > 1) imp_refuse(im, op, "shardings: the program must be partitioned first");
         else im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0));

@@ -13,6 +13,7 @@ struct import {
     size_t nmap;
     uint32_t label;              /* of the operation being read */
     size_t *line, nline;         /* where the lines of the text begin */
+    bool expressed;              /* quantised results are read as what they express */
     int depth, rc;               /* first failure */
     struct nf_error *err;
 };

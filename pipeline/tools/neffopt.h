@@ -40,6 +40,10 @@ struct eval_options {
     bool stats;
 };
 int neffopt_eval(const struct hlo_module *m, const struct eval_options *o, struct nf_error *err);
+/* Compiles the function natively, runs it and lets the evaluator judge its checks; changes the module. NF_EUNSUPPORTED when an
+ * operation has no native form. */
+struct hlo_eval_hooks;
+int neffopt_native(struct hlo_module *m, struct nf_str function, const struct hlo_eval_hooks *hooks, double time_limit_s, struct nf_error *err);
 
 void json_string(struct nf_str s, struct nf_buf *out);
 

@@ -58,10 +58,12 @@ static double fsign(double x) { return isnan(x) || x == 0 ? x : x > 0 ? 1 : -1; 
 
 static double reduce_precision(double x, int ebits, int mbits)
 {
+    if (isnan(x) && mbits == 0) return copysign(INFINITY, x);    /* a NaN without mantissa bits */
     if (isnan(x) || isinf(x) || x == 0) return x;
     int bias = (1 << (ebits - 1)) - 1, e = ilogb(x);
-    double r = x;
-    if (mbits < 52) r = ldexp(nearbyint(ldexp(x, mbits - e)), e - mbits);
+    double r = x, q = ldexp(x, mbits - e);
+    if (mbits == 0 && fabs(q) == 1.5) q = copysign(e & 1 ? 1 : 2, q); /* the last bit is that of the biased exponent */
+    if (mbits < 52) r = ldexp(nearbyint(q), e - mbits);
     e = ilogb(r);
     if (e > bias) return copysign(INFINITY, x);
     if (e < 1 - bias && ebits < 11) return copysign(0, x); /* values below the smallest normal flush */

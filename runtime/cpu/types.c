@@ -137,7 +137,7 @@ struct cpu_num cpu_num_convert(enum cpu_dt from, enum cpu_dt to, struct cpu_num 
     bool integral = from <= CPU_U64;
     double as_double = integral ? (from == CPU_U64 ? (double)(uint64_t)v.i : (double)v.i) : v.re;
     switch (cpu_dt_info[to].cls) {
-    case CPU_CLASS_PRED: r.i = integral ? v.i != 0 : v.re != 0 || (cpu_dt_complex(from) && v.im != 0); break;
+    case CPU_CLASS_PRED: r.i = integral ? v.i != 0 : v.re != 0; break;
     case CPU_CLASS_INT: r.i = integral ? cpu_int_wrap(to, v.i) : saturate(to, v.re); break;
     case CPU_CLASS_F32:
         /* 64-bit integers go to f32 directly: by way of a double they would round twice. */
