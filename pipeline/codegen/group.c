@@ -169,7 +169,8 @@ static void assign(struct cg_graph *g)
                 rows[i][1] = inner;
                 key[2] = rows[i][0];
                 key[3] = inner;
-                v->space = space_of(cg, key, 4);
+                key[4] = v->solo ? (int64_t)i + 1 : 0;
+                v->space = space_of(cg, key, 5);
                 v->row = true;
             } else {
                 size_t at = 0;
@@ -184,9 +185,9 @@ static void assign(struct cg_graph *g)
             struct rows r = rows_of(v);
             rows[i][0] = r.rows;
             rows[i][1] = r.inner;
-            int64_t key[4] = {1, interpreted(v), r.rows, r.inner};
-            v->space = space_of(cg, key, 4);
-            for (uint32_t k = 0; k < v->nin && v->kind == CG_EW; k++) { /* arithmetic on row values (mean, 1/std) joins their space */
+            int64_t key[5] = {1, interpreted(v), r.rows, r.inner, v->solo ? (int64_t)i + 1 : 0};
+            v->space = space_of(cg, key, 5);
+            for (uint32_t k = 0; k < v->nin && v->kind == CG_EW && !v->solo; k++) { /* arithmetic on row values (mean, 1/std) joins their space */
                 struct cg_value *b = same_order(v->in[k]);
                 if (!b || b->graph != g || !b->space || !b->row || b->count != v->count || interpreted(b) != interpreted(v)) continue;
                 v->space = b->space;
@@ -230,9 +231,9 @@ static void assign(struct cg_graph *g)
         }
     }
     nf_map_free(reader);
+    for (uint32_t i = 0; i < g->n; i++) g->v[i]->group_next = g->v[i]->group_first = g->v[i]->group_last = NULL;
     for (uint32_t i = 0; i < g->n; i++) {
         struct cg_value *v = g->v[i];
-        v->group_next = v->group_first = v->group_last = NULL;
         if (!spaced(v) || v->dead) continue;
         struct cg_value *r = find(v); /* members in program order, hung on the representative */
         if (r->group_last) r->group_last->group_next = v;

@@ -21,8 +21,10 @@ static struct cg_value *dot_value(struct import *im, struct cg_graph *g, const s
     v->nin = 2;
     v->in = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, 2);
     /* Numbers that are everywhere the same have no memory to be read from. */
-    v->in[0] = a->kind == CG_SPLAT || a->kind == CG_IOTA ? cg_copy(g, a) : a;
-    v->in[1] = b->kind == CG_SPLAT || b->kind == CG_IOTA ? cg_copy(g, b) : b;
+    for (int k = 0; k < 2; k++) {
+        struct cg_value *o = k ? b : a, *base = cg_base(o);
+        v->in[k] = base->kind == CG_SPLAT || base->kind == CG_IOTA ? cg_copy(g, o) : o;
+    }
     v->label = im->label;
     /* Copies stand after it in program order: put it last. */
     for (uint32_t i = v->id; i + 1 < g->n; i++) {

@@ -92,16 +92,12 @@ static void materialise(struct gen *n, struct cg_value *v)
         return;
     }
     struct cg_value *c = cg_copy(v->graph, in); /* appended; moved in front of its reader */
-    if (c->id == v->graph->n - 1 && c->id > v->id) {
-        struct cg_graph *g = v->graph;
-        for (uint32_t i = c->id; i > v->id; i--) {
-            g->v[i] = g->v[i - 1];
-            g->v[i]->id = i;
-        }
-        uint32_t at = 0;
-        while (g->v[at] != v) at++;
-        g->v[at - 1] = c;
-        for (uint32_t i = 0; i < g->n; i++) g->v[i]->id = i;
+    struct cg_graph *g = v->graph;
+    uint32_t at = v->id;
+    if (c->id == g->n - 1 && c->id > at) {
+        memmove(g->v + at + 1, g->v + at, (g->n - 1 - at) * sizeof *g->v);
+        g->v[at] = c;
+        for (uint32_t i = at; i < g->n; i++) g->v[i]->id = i;
     }
     c->stored = c->barrier = true;
     c->label = v->label;
@@ -198,12 +194,19 @@ struct shape {
     int nkept;
 };
 
-static void row_index(struct gen *n, const struct shape *s, const struct cg_value *v, bool full, struct cg_expr *idx)
+/* owner: the member of the group for which v is indexed. */
+static void row_index(struct gen *n, const struct shape *s, const struct cg_value *v, struct cg_value *owner, bool full, struct cg_expr *idx)
 {
     struct cg_expr flat = {0}, r = {.n = 1, .t = {{s->loops[0], full ? s->inner : 1}}}, c = {.n = 1, .t = {{s->loops[1], 1}}};
     cg_expr_add(&n->x, &flat, &r, 1);
     if (full) cg_expr_add(&n->x, &flat, &c, 1);
-    if (!cg_index_unflatten(&n->x, &flat, v->dims, v->rank, idx) && !n->rc) n->rc = nf_fail(n->err, NF_EINTERNAL, "codegen: the rows of a kernel do not fit a value");
+    if (cg_index_unflatten(&n->x, &flat, v->dims, v->rank, idx) || n->rc) return;
+    if (owner->solo) {
+        n->rc = nf_fail(n->err, NF_EINTERNAL, "codegen: the rows of a kernel do not fit a value");
+    } else {
+        owner->solo = true;
+        n->restart = true;
+    }
 }
 
 /* Index of a value of the group: of its elements (full) or of its rows. */
@@ -211,7 +214,7 @@ static void index_of(struct gen *n, const struct shape *s, struct cg_value *v, s
 {
     if (s->rowwise) {
         bool full = !s->reduces ? true : v->kind == CG_REDUCE ? false : !v->row;
-        row_index(n, s, v, full, idx);
+        row_index(n, s, v, v, full, idx);
         return;
     }
     /* a reduction over some dims: its result is indexed by the kept loops */
@@ -227,7 +230,7 @@ static void index_of_operand(struct gen *n, const struct shape *s, struct cg_val
 {
     struct cg_value *in = v->in[0];
     if (s->rowwise) {
-        row_index(n, s, in, true, idx);
+        row_index(n, s, in, v, true, idx);
         return;
     }
     int kept = 0, red = s->nkept;
@@ -303,14 +306,14 @@ static void generate(struct gen *n, const struct shape *s, int levels)
                 begun = true;
                 if (red) {
                     index_of_operand(n, s, v, idx);
-                    if (n->rc) return;
+                    if (n->rc || n->restart) return;
                     int a = gen_value(n, v->in[0], idx, 0);
                     int r = emit(n, RP_RED, (enum cpu_dt)v->dt, v->aux, a, 0, 0);
                     n->red_value[r] = v;
                     continue;
                 }
                 index_of(n, s, v, idx);
-                if (n->rc) return;
+                if (n->rc || n->restart) return;
                 int a;
                 if (v->kind == CG_EW && v->op == RP_COPY) a = gen_value(n, v->in[0], idx, 0);
                 else a = gen_value(n, v, idx, 0);

@@ -1,0 +1,635 @@
+/* random.c: see random.h. Operations are chosen so that rounding stays rounding: what would turn a difference in the last bit into
+ * another result (floor, comparisons, conversion to integers) is only applied to integers. */
+#include "tests/unit/codegen/random.h"
+
+#include "base/arena.h"
+#include "pipeline/codegen/codegen.h"
+#include "pipeline/hlo/eval.h"
+#include "pipeline/hlo/hlo.h"
+#include "runtime/cpu/cpu.h"
+#include "runtime/cpu/pool.h"
+#include "runtime/cpu/types.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+enum { VALUES_MAX = 128, RANK_MAX = 4 };
+
+struct value {
+    int id, rank;
+    enum cpu_dt dt;
+    int64_t dims[RANK_MAX];
+};
+struct maker {
+    uint64_t state;
+    struct nf_buf *out;
+    struct value v[VALUES_MAX];
+    int n, next;
+};
+
+static uint64_t next(uint64_t *s)
+{
+    uint64_t z = (*s += 0x9E3779B97F4A7C15u);
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+static int pick(struct maker *m, int n) { return (int)(next(&m->state) % (uint64_t)n); }
+
+static int64_t count(const struct value *v)
+{
+    int64_t n = 1;
+    for (int d = 0; d < v->rank; d++) n *= v->dims[d];
+    return n;
+}
+static void type(struct maker *m, const struct value *v)
+{
+    nf_buf_add_c(m->out, "tensor<");
+    for (int d = 0; d < v->rank; d++) nf_buf_addf(m->out, "%" PRId64 "x", v->dims[d]);
+    nf_buf_addf(m->out, "%s>", cpu_dt_info[v->dt].name);
+}
+static struct value *add(struct maker *m, const struct value *like)
+{
+    struct value *v = &m->v[m->n++];
+    *v = *like;
+    v->id = m->next++;
+    return v;
+}
+static int64_t extent(struct maker *m)
+{
+    static const int64_t e[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 0};
+    return e[pick(m, pick(m, 12) ? 11 : 12)];
+}
+static enum cpu_dt element(struct maker *m)
+{
+    static const enum cpu_dt t[] = {CPU_F32, CPU_F32, CPU_F32, CPU_F32, CPU_F64, CPU_BF16, CPU_F16, CPU_S32, CPU_S32, CPU_S8, CPU_U8, CPU_S64, CPU_U32, CPU_S16, CPU_PRED};
+    return t[pick(m, NF_ARRAY_LEN(t))];
+}
+
+static struct value *old_value(struct maker *m)
+{
+    /* Recent ones more often. */
+    int i = m->n - 1 - pick(m, NF_MIN(m->n, 1 + pick(m, m->n)));
+    return &m->v[i];
+}
+static struct value *same_type(struct maker *m, const struct value *v)
+{
+    for (int tries = 0; tries < 20; tries++) {
+        struct value *w = old_value(m);
+        if (w->dt == v->dt && w->rank == v->rank && memcmp(w->dims, v->dims, sizeof *v->dims * (size_t)v->rank) == 0) return w;
+    }
+    return (struct value *)(uintptr_t)v;
+}
+
+static void unary(struct maker *m, const struct value *v)
+{
+    static const char *const floats[] = {"tanh", "negate", "abs", "sine", "cosine", "logistic", "exponential"};
+    static const char *const ints[] = {"negate", "not", "popcnt", "count_leading_zeros"};
+    const char *op = cpu_dt_float(v->dt) ? floats[pick(m, 7)] : v->dt == CPU_PRED ? "not" : ints[pick(m, 4)];
+    struct value in = *v, *r;
+    if (strcmp(op, "exponential") == 0 || strcmp(op, "sine") == 0 || strcmp(op, "cosine") == 0) { /* of what is at most 1 */
+        r = add(m, &in);
+        nf_buf_addf(m->out, "  %%%d = stablehlo.tanh %%%d : ", r->id, in.id);
+        type(m, r);
+        nf_buf_add_char(m->out, '\n');
+        in = *r;
+    }
+    r = add(m, &in);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.%s %%%d : ", r->id, op, in.id);
+    type(m, r);
+    nf_buf_add_char(m->out, '\n');
+}
+
+static void binary(struct maker *m, const struct value *v)
+{
+    static const char *const floats[] = {"add", "subtract", "multiply", "maximum", "minimum"};
+    static const char *const ints[] = {"add", "subtract", "multiply", "maximum", "minimum", "and", "or", "xor", "divide", "remainder", "shift_left", "shift_right_logical", "shift_right_arithmetic"};
+    static const char *const preds[] = {"and", "or", "xor", "add", "multiply", "maximum", "minimum"};
+    struct value a = *v, b = *same_type(m, v);
+    const char *op = cpu_dt_float(v->dt) ? floats[pick(m, 5)] : v->dt == CPU_PRED ? preds[pick(m, 7)] : ints[pick(m, 13)];
+    struct value *r = add(m, &a);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.%s %%%d, %%%d : ", r->id, op, a.id, b.id);
+    type(m, r);
+    nf_buf_add_char(m->out, '\n');
+}
+
+static void line2(struct maker *m, struct value *from, const struct value *r)
+{
+    nf_buf_add_c(m->out, " : (");
+    type(m, from);
+    nf_buf_add_c(m->out, ") -> ");
+    type(m, r);
+    nf_buf_add_char(m->out, '\n');
+}
+
+static void compare(struct maker *m, const struct value *v)
+{
+    static const char *const dir[] = {"EQ", "NE", "LT", "LE", "GT", "GE"};
+    struct value a = *v, b = *same_type(m, v), like = a;
+    if (cpu_dt_float(a.dt)) return;
+    like.dt = CPU_PRED;
+    struct value *r = add(m, &like);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.compare %s, %%%d, %%%d : (", r->id, dir[pick(m, 6)], a.id, b.id);
+    type(m, &a);
+    nf_buf_add_c(m->out, ", ");
+    type(m, &b);
+    nf_buf_add_c(m->out, ") -> ");
+    type(m, r);
+    nf_buf_add_char(m->out, '\n');
+}
+
+static void select_op(struct maker *m, const struct value *v)
+{
+    struct value a = *v, b = *same_type(m, v), p = {0};
+    bool found = false;
+    for (int i = 0; i < m->n; i++)
+        if (m->v[i].dt == CPU_PRED && m->v[i].rank == a.rank && memcmp(m->v[i].dims, a.dims, sizeof *a.dims * (size_t)a.rank) == 0) {
+            p = m->v[i];
+            found = true;
+        }
+    if (!found) return;
+    struct value *r = add(m, &a);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.select %%%d, %%%d, %%%d : ", r->id, p.id, a.id, b.id);
+    type(m, &p);
+    nf_buf_add_c(m->out, ", ");
+    type(m, &a);
+    nf_buf_add_char(m->out, '\n');
+}
+
+static void convert(struct maker *m, const struct value *v)
+{
+    struct value a = *v, like = a;
+    like.dt = element(m);
+    if (cpu_dt_float(a.dt) && !cpu_dt_float(like.dt)) return;
+    struct value *r = add(m, &like);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.convert %%%d", r->id, a.id);
+    line2(m, &a, r);
+}
+
+static void list(struct maker *m, const char *name, const int64_t *v, int n)
+{
+    nf_buf_addf(m->out, "%s", name);
+    for (int i = 0; i < n; i++) nf_buf_addf(m->out, i ? ", %" PRId64 : "%" PRId64, v[i]);
+    nf_buf_add_char(m->out, ']');
+}
+
+static void transpose(struct maker *m, const struct value *v)
+{
+    int64_t perm[RANK_MAX];
+    struct value a = *v, like = a;
+    for (int i = 0; i < a.rank; i++) perm[i] = i;
+    for (int i = a.rank - 1; i > 0; i--) {
+        int k = pick(m, i + 1);
+        int64_t t = perm[i];
+        perm[i] = perm[k];
+        perm[k] = t;
+    }
+    for (int i = 0; i < a.rank; i++) like.dims[i] = a.dims[perm[i]];
+    struct value *r = add(m, &like);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.transpose %%%d", r->id, a.id);
+    list(m, ", dims = [", perm, a.rank);
+    line2(m, &a, r);
+}
+
+static void reshape(struct maker *m, const struct value *v)
+{
+    struct value a = *v, like = a;
+    int64_t left = count(&a);
+    like.rank = 0;
+    if (left == 0) return;
+    while (like.rank < RANK_MAX - 1 && (left > 1 || pick(m, 3) == 0)) {
+        int64_t d = left;
+        for (int tries = 0; tries < 6; tries++) {
+            int64_t c = 1 + pick(m, (int)NF_MIN(left, (int64_t)40));
+            if (left % c == 0) d = c;
+        }
+        like.dims[like.rank++] = d;
+        left /= d;
+    }
+    if (left > 1) like.dims[like.rank++] = left;
+    struct value *r = add(m, &like);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.reshape %%%d", r->id, a.id);
+    line2(m, &a, r);
+}
+
+static void broadcast(struct maker *m, const struct value *v)
+{
+    struct value a = *v, like = a;
+    int64_t map[RANK_MAX];
+    if (a.rank == RANK_MAX) return;
+    int at = pick(m, a.rank + 1);
+    like.rank = a.rank + 1;
+    for (int d = 0, k = 0; d < like.rank; d++) {
+        if (d == at) {
+            like.dims[d] = 1 + pick(m, 5);
+            continue;
+        }
+        map[k] = d;
+        like.dims[d] = a.dims[k] == 1 && pick(m, 2) ? 1 + pick(m, 9) : a.dims[k];
+        k++;
+    }
+    if (count(&like) > 20000) return;
+    struct value *r = add(m, &like);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.broadcast_in_dim %%%d", r->id, a.id);
+    list(m, ", dims = [", map, a.rank);
+    line2(m, &a, r);
+}
+
+static void slice(struct maker *m, const struct value *v)
+{
+    struct value a = *v, like = a;
+    int64_t lo[RANK_MAX], hi[RANK_MAX], st[RANK_MAX];
+    for (int d = 0; d < a.rank; d++) {
+        st[d] = 1 + pick(m, 3);
+        lo[d] = a.dims[d] ? pick(m, (int)a.dims[d]) : 0;
+        hi[d] = lo[d] + (a.dims[d] - lo[d] ? pick(m, (int)(a.dims[d] - lo[d]) + 1) : 0);
+        if (pick(m, 2)) {
+            lo[d] = 0;
+            hi[d] = a.dims[d];
+            st[d] = 1;
+        }
+        like.dims[d] = (hi[d] - lo[d] + st[d] - 1) / st[d];
+    }
+    struct value *r = add(m, &like);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.slice %%%d [", r->id, a.id);
+    for (int d = 0; d < a.rank; d++) nf_buf_addf(m->out, "%s%" PRId64 ":%" PRId64 ":%" PRId64, d ? ", " : "", lo[d], hi[d], st[d]);
+    nf_buf_add_char(m->out, ']');
+    line2(m, &a, r);
+}
+
+static void reverse(struct maker *m, const struct value *v)
+{
+    struct value a = *v;
+    int64_t dims[RANK_MAX];
+    int n = 0;
+    for (int d = 0; d < a.rank; d++)
+        if (pick(m, 2)) dims[n++] = d;
+    struct value *r = add(m, &a);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.reverse %%%d", r->id, a.id);
+    list(m, ", dims = [", dims, n);
+    nf_buf_add_c(m->out, " : ");
+    type(m, r);
+    nf_buf_add_char(m->out, '\n');
+}
+
+static void concatenate(struct maker *m, const struct value *v)
+{
+    struct value a = *v, b = *same_type(m, v), like = a;
+    if (a.rank == 0) return;
+    int d = pick(m, a.rank);
+    like.dims[d] = 2 * a.dims[d];
+    struct value *r = add(m, &like);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.concatenate %%%d, %%%d, dim = %d : (", r->id, a.id, b.id, d);
+    type(m, &a);
+    nf_buf_add_c(m->out, ", ");
+    type(m, &b);
+    nf_buf_add_c(m->out, ") -> ");
+    type(m, r);
+    nf_buf_add_char(m->out, '\n');
+}
+
+static int scalar(struct maker *m, enum cpu_dt t)
+{
+    int id = m->next++;
+    if (t == CPU_PRED) nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<%s> : tensor<i1>\n", id, pick(m, 2) ? "true" : "false");
+    else if (cpu_dt_float(t)) nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<%s> : tensor<%s>\n", id, pick(m, 2) ? "0.0" : "-0.5", cpu_dt_info[t].name);
+    else nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<%d> : tensor<%s>\n", id, pick(m, 4), cpu_dt_info[t].name);
+    return id;
+}
+
+static void pad(struct maker *m, const struct value *v)
+{
+    struct value a = *v, like = a;
+    int64_t lo[RANK_MAX], hi[RANK_MAX], in[RANK_MAX];
+    int fill = scalar(m, a.dt);
+    for (int d = 0; d < a.rank; d++) {
+        lo[d] = pick(m, 5) - 2;
+        hi[d] = pick(m, 5) - 2;
+        in[d] = pick(m, 3) ? 0 : pick(m, 3);
+        like.dims[d] = (a.dims[d] ? (a.dims[d] - 1) * (in[d] + 1) + 1 : 0) + lo[d] + hi[d];
+        if (like.dims[d] < 0) {
+            lo[d] = hi[d] = 0;
+            like.dims[d] = a.dims[d] ? (a.dims[d] - 1) * (in[d] + 1) + 1 : 0;
+        }
+    }
+    struct value *r = add(m, &like);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.pad %%%d, %%%d", r->id, a.id, fill);
+    list(m, ", low = [", lo, a.rank);
+    list(m, ", high = [", hi, a.rank);
+    list(m, ", interior = [", in, a.rank);
+    nf_buf_add_c(m->out, " : (");
+    type(m, &a);
+    nf_buf_addf(m->out, ", tensor<%s>) -> ", cpu_dt_info[a.dt].name);
+    type(m, r);
+    nf_buf_add_char(m->out, '\n');
+}
+
+static void reduce(struct maker *m, const struct value *v)
+{
+    static const char *const floats[] = {"add", "maximum", "minimum"};
+    static const char *const ints[] = {"add", "maximum", "minimum", "multiply", "and", "or", "xor"};
+    struct value a = *v, like = a;
+    int64_t dims[RANK_MAX];
+    int n = 0;
+    like.rank = 0;
+    for (int d = 0; d < a.rank; d++) {
+        if (pick(m, 2)) dims[n++] = d;
+        else like.dims[like.rank++] = a.dims[d];
+    }
+    if (n == 0) return;
+    /* Sums of narrow floats differ on purpose: native code rounds them once, the evaluator at every step. */
+    const char *op = cpu_dt_small(a.dt) ? floats[1 + pick(m, 2)] : cpu_dt_float(a.dt) ? floats[pick(m, 3)] : ints[pick(m, 7)];
+    int init = scalar(m, a.dt);
+    struct value *r = add(m, &like);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.reduce(%%%d init: %%%d) applies stablehlo.%s across dimensions = [", r->id, a.id, init, op);
+    for (int i = 0; i < n; i++) nf_buf_addf(m->out, i ? ", %" PRId64 : "%" PRId64, dims[i]);
+    nf_buf_add_c(m->out, "] : (");
+    type(m, &a);
+    nf_buf_addf(m->out, ", tensor<%s>) -> ", cpu_dt_info[a.dt].name);
+    type(m, r);
+    nf_buf_add_char(m->out, '\n');
+}
+
+static void dot(struct maker *m, const struct value *v)
+{
+    struct value a = *v, b = *same_type(m, v), like = a;
+    if (a.rank < 2 || a.dt == CPU_PRED) return;
+    int batch = pick(m, a.rank - 1), k = a.rank - 1;
+    int64_t na = 1, nb = 1;
+    like.rank = 0;
+    for (int d = 0; d < batch; d++) like.dims[like.rank++] = a.dims[d];
+    for (int side = 0; side < 2; side++)
+        for (int d = batch; d < k; d++) {
+            if (like.rank == RANK_MAX) return;
+            like.dims[like.rank++] = a.dims[d];
+            if (side) nb *= a.dims[d];
+            else na *= a.dims[d];
+        }
+    if (count(&like) > 20000 || na * nb > 20000) return;
+    struct value *r = add(m, &like);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.dot_general %%%d, %%%d", r->id, a.id, b.id);
+    if (batch) {
+        nf_buf_add_c(m->out, ", batching_dims = [");
+        for (int s = 0; s < 2; s++) {
+            for (int d = 0; d < batch; d++) nf_buf_addf(m->out, d ? ", %d" : "%d", d);
+            nf_buf_add_c(m->out, s ? "]" : "] x [");
+        }
+    }
+    nf_buf_addf(m->out, ", contracting_dims = [%d] x [%d] : (", k, k);
+    type(m, &a);
+    nf_buf_add_c(m->out, ", ");
+    type(m, &b);
+    nf_buf_add_c(m->out, ") -> ");
+    type(m, r);
+    nf_buf_add_char(m->out, '\n');
+    if (cpu_dt_float(a.dt)) { /* back to small numbers */
+        struct value in = *r, *t = add(m, &in);
+        nf_buf_addf(m->out, "  %%%d = stablehlo.tanh %%%d : ", t->id, in.id);
+        type(m, t);
+        nf_buf_add_char(m->out, '\n');
+    }
+}
+
+static void iota(struct maker *m)
+{
+    struct value like = {.dt = element(m), .rank = 1 + pick(m, 3)};
+    for (int d = 0; d < like.rank; d++) like.dims[d] = 1 + pick(m, 9);
+    if (like.dt == CPU_PRED) like.dt = CPU_S32;
+    int d = pick(m, like.rank);
+    struct value *r = add(m, &like);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.iota dim = %d : ", r->id, d);
+    type(m, r);
+    nf_buf_add_char(m->out, '\n');
+}
+
+static void dynamic(struct maker *m, const struct value *v)
+{
+    struct value a = *v, like = a;
+    int at[RANK_MAX];
+    bool update = pick(m, 2);
+    if (a.rank == 0 || count(&a) == 0) return;
+    for (int d = 0; d < a.rank; d++) {
+        at[d] = m->next++;
+        nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<%d> : tensor<i32>\n", at[d], pick(m, 40) - 10);
+        like.dims[d] = 1 + pick(m, (int)a.dims[d]);
+    }
+    struct value *part = add(m, &like), p = *part;
+    nf_buf_addf(m->out, "  %%%d = stablehlo.dynamic_slice %%%d", p.id, a.id);
+    for (int d = 0; d < a.rank; d++) nf_buf_addf(m->out, ", %%%d", at[d]);
+    list(m, ", sizes = [", like.dims, a.rank);
+    nf_buf_add_c(m->out, " : (");
+    type(m, &a);
+    for (int d = 0; d < a.rank; d++) nf_buf_add_c(m->out, ", tensor<i32>");
+    nf_buf_add_c(m->out, ") -> ");
+    type(m, &p);
+    nf_buf_add_char(m->out, '\n');
+    if (!update) return;
+    struct value *r = add(m, &a);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.dynamic_update_slice %%%d, %%%d", r->id, a.id, p.id);
+    for (int d = 0; d < a.rank; d++) nf_buf_addf(m->out, ", %%%d", at[(d + 1) % a.rank]);
+    nf_buf_add_c(m->out, " : (");
+    type(m, &a);
+    nf_buf_add_c(m->out, ", ");
+    type(m, &p);
+    for (int d = 0; d < a.rank; d++) nf_buf_add_c(m->out, ", tensor<i32>");
+    nf_buf_add_c(m->out, ") -> ");
+    type(m, r);
+    nf_buf_add_char(m->out, '\n');
+}
+
+/* A loop that adds a value to itself some times, carrying two more values that change places. */
+static void loop(struct maker *m, const struct value *v)
+{
+    struct value a = *v, b = *same_type(m, v);
+    if (a.dt == CPU_PRED || (cpu_dt_small(a.dt))) return;
+    int zero = m->next++, limit = m->next++, one = m->next++;
+    nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<0> : tensor<i32>\n  %%%d = stablehlo.constant dense<%d> : tensor<i32>\n  %%%d = stablehlo.constant dense<1> : tensor<i32>\n", zero, limit, pick(m, 4), one);
+    int w = m->next++;
+    nf_buf_addf(m->out, "  %%%d:3 = stablehlo.while(%%i%d = %%%d, %%a%d = %%%d, %%b%d = %%%d) : tensor<i32>, ", w, w, zero, w, a.id, w, b.id);
+    type(m, &a);
+    nf_buf_add_c(m->out, ", ");
+    type(m, &a);
+    nf_buf_addf(m->out, "\n   cond {\n    %%c%d = stablehlo.compare LT, %%i%d, %%%d : (tensor<i32>, tensor<i32>) -> tensor<i1>\n    stablehlo.return %%c%d : tensor<i1>\n  } do {\n", w, w, limit, w);
+    nf_buf_addf(m->out, "    %%n%d = stablehlo.add %%i%d, %%%d : tensor<i32>\n    %%s%d = stablehlo.%s %%a%d, %%%d : ", w, w, one, w, pick(m, 2) ? "maximum" : "subtract", w, b.id);
+    type(m, &a);
+    nf_buf_addf(m->out, "\n    stablehlo.return %%n%d, %%b%d, %%s%d : tensor<i32>, ", w, w, w);
+    type(m, &a);
+    nf_buf_add_c(m->out, ", ");
+    type(m, &a);
+    nf_buf_add_c(m->out, "\n  }\n");
+    struct value *r = add(m, &a);
+    /* A name of its own for the second result. */
+    nf_buf_addf(m->out, "  %%%d = stablehlo.%s %%%d#1, %%%d#2 : ", r->id, "maximum", w, w);
+    type(m, r);
+    nf_buf_add_char(m->out, '\n');
+}
+
+void random_program(uint64_t seed, int ops, struct nf_buf *out)
+{
+    struct maker m = {.state = seed, .out = out};
+    int args = 1 + pick(&m, 4);
+    nf_buf_add_c(out, "func.func @main(");
+    for (int i = 0; i < args; i++) {
+        struct value v = {.dt = element(&m), .rank = pick(&m, 4)};
+        for (int d = 0; d < v.rank; d++) v.dims[d] = extent(&m);
+        if (i && pick(&m, 2)) {
+            int id = m.v[0].id;
+            (void)id;
+            enum cpu_dt dt = v.dt;
+            v = m.v[0];
+            if (pick(&m, 3) == 0) v.dt = dt;
+        }
+        struct value *r = add(&m, &v);
+        nf_buf_addf(out, "%s%%%d: ", i ? ", " : "", r->id);
+        type(&m, r);
+    }
+    size_t head = out->len;
+    struct nf_buf body = NF_BUF_INIT;
+    m.out = &body;
+    int want = 1 + pick(&m, ops);
+    for (int i = 0; i < want && m.n < VALUES_MAX - 4; i++) {
+        struct value v = *old_value(&m);
+        switch (pick(&m, 24)) {
+        case 0: case 1: case 2: case 3: unary(&m, &v); break;
+        case 4: case 5: case 6: case 7: case 8: binary(&m, &v); break;
+        case 9: compare(&m, &v); break;
+        case 10: select_op(&m, &v); break;
+        case 11: convert(&m, &v); break;
+        case 12: transpose(&m, &v); break;
+        case 13: reshape(&m, &v); break;
+        case 14: broadcast(&m, &v); break;
+        case 15: slice(&m, &v); break;
+        case 16: reverse(&m, &v); break;
+        case 17: concatenate(&m, &v); break;
+        case 18: pad(&m, &v); break;
+        case 19: case 20: reduce(&m, &v); break;
+        case 21: dot(&m, &v); break;
+        case 22: pick(&m, 2) ? iota(&m) : dynamic(&m, &v); break;
+        default: loop(&m, &v); break;
+        }
+    }
+    (void)head;
+    int outs = NF_MIN(1 + pick(&m, 4), m.n);
+    nf_buf_add_c(out, ") -> (");
+    int chosen[8];
+    for (int i = 0; i < outs; i++) {
+        chosen[i] = i == 0 ? m.n - 1 : pick(&m, m.n);
+        nf_buf_add_c(out, i ? ", " : "");
+        m.out = out;
+        type(&m, &m.v[chosen[i]]);
+    }
+    nf_buf_add_c(out, ") {\n");
+    nf_buf_add_str(out, nf_buf_str(&body));
+    nf_buf_add_c(out, "  return ");
+    for (int i = 0; i < outs; i++) nf_buf_addf(out, "%s%%%d", i ? ", " : "", m.v[chosen[i]].id);
+    nf_buf_add_c(out, " : ");
+    for (int i = 0; i < outs; i++) {
+        nf_buf_add_c(out, i ? ", " : "");
+        type(&m, &m.v[chosen[i]]);
+    }
+    nf_buf_add_c(out, "\n}\n");
+    nf_buf_done(&body);
+}
+
+/* --------------------------------------------------------------------------------------------------------- comparing */
+
+static void fill(struct rt_array *a, uint64_t *s)
+{
+    enum cpu_dt t = cpu_dt_of(a->dtype);
+    size_t size = cpu_dt_bytes(t);
+    for (int64_t i = 0; i < rt_array_count(a); i++) {
+        uint64_t r = next(s);
+        struct cpu_num v = {.i = r % 7 == 0 ? (int64_t)next(s) : (int64_t)(r % 19) - 6, .re = (double)(int64_t)(r % 20001) / 10000 - 1};
+        if (r % 211 == 0) v.re = 0 * -1.0;
+        v.i = t == CPU_PRED ? v.i & 1 : cpu_dt_int(t) ? cpu_int_wrap(t, v.i) : v.i;
+        cpu_num_store(t, (char *)a->data + (size_t)i * size, v);
+    }
+}
+
+static bool close_enough(enum cpu_dt t, const struct rt_array *a, const struct rt_array *e, struct nf_buf *why)
+{
+    double tol = t == CPU_F64 ? 1e-12 : t == CPU_F32 ? 2e-5 : t == CPU_F16 ? 1.0 / 128 : 1.0 / 32, top = 0;
+    size_t size = cpu_dt_bytes(t);
+    int64_t n = rt_array_count(e);
+    for (int64_t i = 0; i < n; i++) {
+        double y = cpu_num_load(t, (char *)e->data + (size_t)i * size).re;
+        if (isfinite(y) && fabs(y) > top) top = fabs(y);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        struct cpu_num x = cpu_num_load(t, (char *)a->data + (size_t)i * size), y = cpu_num_load(t, (char *)e->data + (size_t)i * size);
+        bool ok = t <= CPU_U64 ? x.i == y.i : (isnan(x.re) && isnan(y.re)) || x.re == y.re || fabs(x.re - y.re) <= tol * top + tol * 1e-3;
+        if (ok) continue;
+        nf_buf_addf(why, "element %" PRId64 " of %s: %.9g, the evaluator has %.9g (%" PRId64 ", %" PRId64 ")", i, cpu_dt_info[t].name, x.re, y.re, x.i, y.i);
+        return false;
+    }
+    return true;
+}
+
+int random_compare(struct nf_str text, uint64_t seed, int threads, bool interpret, bool *ret_refused, struct nf_buf *why)
+{
+    struct nf_arena *arena = nf_arena_new(0);
+    struct nf_error err = {0}, own = {0};
+    struct hlo_module *m = NULL;
+    struct hlo_eval *e = NULL;
+    struct rt_array in[16] = {{0}}, want[16] = {{0}}, got[16] = {{0}};
+    struct nf_buf neff = NF_BUF_INIT;
+    struct rt_device *dev = NULL;
+    struct rt_program *p = NULL;
+    struct hlo_eval_options o = HLO_EVAL_OPTIONS_INIT;
+    size_t n = 0, k = 0;
+    int rc = -1;
+    *ret_refused = false;
+    rt_device_register(&cpu_device_ops);
+    if (hlo_parse(text, NULL, arena, &m, &err) || hlo_verify(m, &err)) {
+        nf_buf_addf(why, "the program is wrong: %s: %s", err.location, err.message);
+        goto out;
+    }
+    struct cg_request q = {.tier = 0, .interpret = interpret};
+    int cg = cg_compile(m, &q, &neff, NULL, &own);
+    int ev = hlo_eval_new(m, &o, &e, &err);
+    if (cg || ev) {
+        *ret_refused = cg == NF_EUNSUPPORTED && ev == NF_EUNSUPPORTED;
+        if (*ret_refused) rc = 0;
+        else nf_buf_addf(why, "native: %s; evaluator: %s", cg ? own.message : "fine", ev ? err.message : "fine");
+        goto out;
+    }
+    if (rt_device_open("cpu", &(struct rt_device_config){.threads = (uint32_t)threads}, &dev, &err) || rt_program_load(dev, nf_buf_str(&neff), NULL, &p, &err)) {
+        nf_buf_addf(why, "load: %s", err.message);
+        goto out;
+    }
+    n = p->input_count;
+    k = p->output_count;
+    const void *ip[16];
+    void *op[16];
+    for (size_t i = 0; i < n; i++) {
+        rt_array_alloc(p->inputs[i].dtype, (int)p->inputs[i].rank, p->inputs[i].dims, 0, &in[i], &err);
+        fill(&in[i], &seed);
+        ip[i] = in[i].data;
+    }
+    for (size_t i = 0; i < k; i++) {
+        rt_array_alloc(p->outputs[i].dtype, (int)p->outputs[i].rank, p->outputs[i].dims, 0, &got[i], &err);
+        op[i] = got[i].data;
+    }
+    if (rt_execute_host(p, ip, op, &err) || hlo_eval_run(e, NF_STR(""), in, n, want, k, &err)) {
+        nf_buf_addf(why, "run: %s", err.message);
+        goto out;
+    }
+    for (size_t i = 0; i < k; i++)
+        if (!close_enough(cpu_dt_of(want[i].dtype), &got[i], &want[i], why)) {
+            nf_buf_addf(why, " (result %zu)", i);
+            goto out;
+        }
+    rc = 0;
+out:
+    for (size_t i = 0; i < 16; i++) {
+        rt_array_done(&in[i]);
+        rt_array_done(&want[i]);
+        rt_array_done(&got[i]);
+    }
+    rt_program_unload(p);
+    rt_device_close(dev);
+    hlo_eval_free(e);
+    nf_buf_done(&neff);
+    nf_arena_free(arena);
+    return rc;
+}
