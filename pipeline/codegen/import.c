@@ -972,7 +972,15 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
         im->map[op->results[0].id] = cg_ew(g, RP_PREC, (enum cpu_dt)v->dt, (int)(hlo_op_i64(op, HLO_A_exponent_bits, 8) << 8 | hlo_op_i64(op, HLO_A_mantissa_bits, 23)), 1, &v);
         break;
     case HLO_OP_CHLO_SQUARE:
-        if ((v = get(im, hlo_op_operand(op, 0)))) im->map[op->results[0].id] = ew2(g, RP_MUL, v, v);
+        if (!(v = get(im, hlo_op_operand(op, 0)))) break;
+        if (cpu_dt_complex((enum cpu_dt)v->dt)) { /* (x - y)(x + y), 2xy: infinities do not meet */
+            enum cpu_dt part = v->dt == CPU_C64 ? CPU_F32 : CPU_F64;
+            struct cg_value *x = cg_ew(g, RP_REAL, part, 0, 1, &v), *y = cg_ew(g, RP_IMAG, part, 0, 1, &v), *xy = ew2(g, RP_MUL, x, y);
+            r = cg_ew(g, RP_COMPLEX, (enum cpu_dt)v->dt, 0, 2, (struct cg_value *[]){ew2(g, RP_MUL, ew2(g, RP_SUB, x, y), ew2(g, RP_ADD, x, y)), ew2(g, RP_ADD, xy, xy)});
+        } else {
+            r = ew2(g, RP_MUL, v, v);
+        }
+        im->map[op->results[0].id] = r;
         break;
     case HLO_OP_CHLO_CONJ:
         if (!(v = get(im, hlo_op_operand(op, 0)))) break;

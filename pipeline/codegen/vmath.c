@@ -186,7 +186,12 @@ V vm_tanh(const struct vm *v, V x)
     return copysignv(v, sel(v, cmpc(v, LLVMRealOLT, a, 0.625), small, big), x);
 }
 
-V vm_logistic(const struct vm *v, V x) { return quo(v, vm_f(v, 1), addc(v, vm_exp(v, LLVMBuildFNeg(B, x, "")), 1.0)); }
+V vm_logistic(const struct vm *v, V x)
+{
+    /* e = exp(-|x|): 1/(1 + e), or e/(1 + e) for negative x, so that nothing overflows and small results are denormals. */
+    V e = vm_exp(v, LLVMBuildFNeg(B, absv(v, x), "")), top = sel(v, cmpc(v, LLVMRealOLT, x, 0), e, vm_f(v, 1));
+    return quo(v, top, addc(v, e, 1.0));
+}
 
 V vm_erf(const struct vm *v, V x)
 {
@@ -199,8 +204,8 @@ V vm_erf(const struct vm *v, V x)
     return sel(v, cmpc(v, LLVMRealOLT, a, 0.921875), small, big);
 }
 
-/* f32 in f64 for arguments of any size up to 2^30 or so: the reduction keeps 53 bits of pi; beyond, and for f64 beyond 1e9, the
- * three-part reduction loses digits as the argument grows. */
+/* f32 is done in f64. The three-part reduction holds for f32 up to 2^50; beyond, where neighbours are many periods apart, results are
+ * bounded but mean nothing. f64 keeps its accuracy up to about 1e9 and loses digits from there. */
 V vm_sincos(const struct vm *cv, V x, bool cosine)
 {
     struct vm w = vm_of(cv->cx, cv->m, cv->b, cv->vl, true), *v = &w;
@@ -210,6 +215,7 @@ V vm_sincos(const struct vm *cv, V x, bool cosine)
     r = fmac(v, f, -6.07710050630396597660e-11, r);
     r = fmac(v, f, -2.02226624879595063154e-21, r);
     if (cosine) n = iadd(v, n, vm_i(v, 1));
+    r = sel(v, cmp(v, LLVMRealOLT, absv(v, r), vm_f(v, 1)), r, vm_f(v, 0));
     V z = mul(v, r, r), s, c;
     if (cv->wide) {
         s = POLY(z, 1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01);

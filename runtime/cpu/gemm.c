@@ -31,7 +31,8 @@ void gemm_block(const struct gemm *g, int threads, int64_t *ret_rows, int64_t *r
 {
     const struct gemm_kernels *k = kernels();
     int64_t mr = k->mr, nr = g->c_type == CPU_F32 ? k->nr32 : k->nr64;
-    int64_t rows = NF_MIN(g->m, (int64_t)MC / mr * mr), cols = NF_MIN(g->n, (int64_t)GEMM_NC);
+    /* Tall blocks: what is packed of B serves all rows of a block. */
+    int64_t rows = NF_MIN(g->m, (int64_t)8 * MC / mr * mr), cols = NF_MIN(g->n, (int64_t)GEMM_NC);
     /* Enough tasks for every thread, but none so small that packing shows. */
     while (threads > 1 && ((g->m + rows - 1) / rows) * ((g->n + cols - 1) / cols) < 2 * threads && rows * cols * g->k > 1 << 20) {
         if (cols >= rows && cols >= 2 * nr) cols = (cols / 2 + nr - 1) / nr * nr;
@@ -70,7 +71,14 @@ static inline double load_f64(enum cpu_dt t, const void *p, int64_t i)
                      bool along1)                                                                                           \
     {                                                                                                                       \
         if (across1 && real == width) {                                                                                     \
-            for (int64_t k = 0; k < kc; k++) memcpy(dst + k * width, src + across[0] + along[k], (size_t)width * sizeof(type)); \
+            const type *from = src + across[0];                                                                             \
+            if (width == 64 / (int)sizeof(type))                                                                            \
+                for (int64_t k = 0; k < kc; k++) memcpy(dst + k * width, from + along[k], 64);                              \
+            else if (width == 128 / (int)sizeof(type))                                                                      \
+                for (int64_t k = 0; k < kc; k++) memcpy(dst + k * width, from + along[k], 128);                             \
+            else                                                                                                            \
+                for (int64_t k = 0; k < kc; k++)                                                                            \
+                    for (int i = 0; i < width; i++) dst[k * width + i] = from[along[k] + i];                                \
             return;                                                                                                         \
         }                                                                                                                   \
         if (along1) {                                                                                                       \

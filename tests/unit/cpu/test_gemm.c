@@ -1,0 +1,121 @@
+#include "runtime/cpu/gemm.h"
+
+#include <check.h>
+#include <math.h>
+
+static float value(int64_t i) { return (float)((i * 7919 + 13) % 41 - 20) / 16; }
+
+/* C of the layout given by strides, against a plain loop in double. */
+static void product(const struct gemm_kernels *only, int64_t m, int64_t n, int64_t k, bool at, bool bt, bool ct, enum cpu_dt type, bool f64)
+{
+    size_t size = f64 ? 8 : cpu_dt_bytes(type);
+    char *a = nf_alloc((size_t)(m * k) * size + 8), *b = nf_alloc((size_t)(k * n) * size + 8), *c = nf_alloc((size_t)(m * n) * 8 + 8);
+    int64_t *t = nf_alloc((size_t)(2 * m + 2 * n + 2 * k + 8) * 8), *am = t, *cm = am + m, *bn = cm + m, *cn = bn + n, *ak = cn + n, *bk = ak + k + 1;
+    for (int64_t i = 0; i < m; i++) {
+        am[i] = at ? i : i * k;
+        cm[i] = ct ? i : i * n;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        bn[i] = bt ? i * k : i;
+        cn[i] = ct ? i * m : i;
+    }
+    for (int64_t i = 0; i < k; i++) {
+        ak[i] = at ? i * m : i;
+        bk[i] = bt ? i : i * n;
+    }
+    enum cpu_dt st = f64 ? CPU_F64 : type;
+    for (int64_t i = 0; i < m * k; i++) cpu_num_store(st, a + (size_t)i * size, (struct cpu_num){.re = (double)value(i)});
+    for (int64_t i = 0; i < k * n; i++) cpu_num_store(st, b + (size_t)i * size, (struct cpu_num){.re = (double)value(i * 3 + 1)});
+    struct gemm g = {st, st, f64 ? CPU_F64 : CPU_F32, a, b, c, m, n, k, am, ak, bk, bn, cm, cn};
+    void *scratch = nf_alloc(gemm_scratch());
+    int64_t rows, cols;
+    (void)only;
+    gemm_block(&g, 3, &rows, &cols);
+    ck_assert(rows >= 1 && cols >= 1);
+    for (int64_t i = 0; i < m; i += rows)
+        for (int64_t j = 0; j < n; j += cols) gemm_run(&g, i, NF_MIN(i + rows, m), j, NF_MIN(j + cols, n), scratch);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double want = 0, got;
+            for (int64_t x = 0; x < k; x++)
+                want += cpu_num_load(st, a + (size_t)(am[i] + ak[x]) * size).re * cpu_num_load(st, b + (size_t)(bk[x] + bn[j]) * size).re;
+            got = cpu_num_load(g.c_type, c + (size_t)(cm[i] + cn[j]) * (f64 ? 8 : 4)).re;
+            ck_assert_msg(fabs(got - want) <= (f64 ? 1e-11 : 1e-4) * (1 + (double)k), "%d x %d x %d at %d, %d: %g, not %g", (int)m, (int)n, (int)k, (int)i, (int)j, got, want);
+        }
+    free(a);
+    free(b);
+    free(c);
+    free(t);
+    free(scratch);
+}
+
+START_TEST(every_shape_and_layout)
+{
+    static const int64_t e[] = {1, 2, 3, 5, 6, 7, 11, 13, 16, 17, 31, 33, 49};
+    for (size_t i = 0; i < NF_ARRAY_LEN(e); i++)
+        for (size_t j = 0; j < NF_ARRAY_LEN(e); j += 2)
+            for (int layout = 0; layout < 8; layout++) product(NULL, e[i], e[j], e[(i + j) % NF_ARRAY_LEN(e)], layout & 1, layout & 2, layout & 4, CPU_F32, layout == 5);
+}
+END_TEST
+
+START_TEST(blocks_of_every_dim)
+{
+    product(NULL, 160, 40, 600, false, false, false, CPU_F32, false);
+    product(NULL, 7, 1100, 300, false, true, false, CPU_F32, false);
+    product(NULL, 300, 50, 257, true, false, true, CPU_F32, true);
+}
+END_TEST
+
+START_TEST(narrow_operands)
+{
+    product(NULL, 19, 37, 70, false, false, false, CPU_BF16, false);
+    product(NULL, 19, 37, 70, true, true, false, CPU_F16, false);
+    product(NULL, 5, 6, 7, false, true, false, CPU_F8E4M3FN, false);
+}
+END_TEST
+
+/* The kernels of the portable form are the yardstick of the others: the same tile, to rounding. */
+START_TEST(kernels_agree)
+{
+    static const struct gemm_kernels *const all[] = {&gemm_kernels_portable,
+#if defined(__x86_64__)
+                                                     &gemm_kernels_avx2,
+#endif
+    };
+    float a[GEMM_MR_MAX * 40], b[GEMM_NR_MAX * 40], c[GEMM_MR_MAX * GEMM_NR_MAX];
+    for (size_t i = 0; i < NF_ARRAY_LEN(a); i++) a[i] = value((int64_t)i);
+    for (size_t i = 0; i < NF_ARRAY_LEN(b); i++) b[i] = value((int64_t)i + 5);
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return;
+#endif
+    for (size_t s = 0; s < NF_ARRAY_LEN(all); s++)
+        for (int rows = 1; rows <= all[s]->mr; rows++) {
+            if (rows > 5 && rows < all[s]->mr) continue;
+            int nr = all[s]->nr32;
+            for (int pass = 0; pass < 2; pass++) all[s]->f32(rows, 40, a, b, nr, c, nr, pass);
+            for (int i = 0; i < rows; i++)
+                for (int j = 0; j < nr; j++) {
+                    double want = 0;
+                    for (int k = 0; k < 40; k++) want += 2 * (double)a[k * rows + i] * (double)b[k * nr + j];
+                    ck_assert_msg(fabs((double)c[i * nr + j] - want) < 1e-4, "%s, %d rows, at %d, %d", all[s]->isa, rows, i, j);
+                }
+        }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("gemm");
+    TCase *c = tcase_create("gemm");
+    tcase_set_timeout(c, 120);
+    tcase_add_test(c, every_shape_and_layout);
+    tcase_add_test(c, blocks_of_every_dim);
+    tcase_add_test(c, narrow_operands);
+    tcase_add_test(c, kernels_agree);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed ? 1 : 0;
+}
