@@ -156,9 +156,8 @@ static double _Complex complex1(const struct rp_ins *s, double _Complex z)
     case RP_RSQRT: return one / csqrt(z);
     case RP_CBRT: return cpow(z, 1.0 / 3);
     case RP_EXP: /* an infinite or undefined angle stays undefined where C's cexp says 0 */
-        if (cimag(z) == 0) return CMPLX(exp(creal(z)), cimag(z));
-        if (s->dt == CPU_C64 || !isfinite(cimag(z))) return CMPLX(exp(creal(z)) * cos(cimag(z)), exp(creal(z)) * sin(cimag(z)));
-        return cexp(z);
+        if (!isfinite(cimag(z))) return CMPLX(NAN, NAN);
+        return cimag(z) == 0 ? CMPLX(exp(creal(z)), cimag(z)) : cexp(z);
     case RP_EXPM1: {
         double a = creal(z), b = cimag(z), h = sin(b / 2);
         return CMPLX(expm1(a) * cos(b) - 2 * h * h, exp(a) * sin(b));
