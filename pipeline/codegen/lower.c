@@ -746,6 +746,20 @@ static void take_transpositions(struct cg_graph *g)
     }
 }
 
+/* An output that is a copy of what only it reads is written at once. */
+static void drop_copies(struct cg_graph *g)
+{
+    for (uint32_t i = 0; i < g->nresult && !g->parent; i++) {
+        struct cg_value *c = g->results[i], *v = c->kind == CG_EW && c->op == RP_COPY ? c->in[0] : NULL;
+        if (!v || v->kind != CG_DOT || v->nuse != 1 || v->graph != g || v->output || v->captured || c->nuse) continue;
+        v->output = true;
+        v->stored = true;
+        g->results[i] = v;
+        c->dead = true;
+        c->stored = c->output = false;
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------------------ order */
 
 struct units {
@@ -873,6 +887,7 @@ int cg_lower(struct cg_graph *g, struct cg_steps *ret, struct nf_error *err)
     struct cg *cg = g->cg;
     struct units us = {.g = g, .u = NF_NEW_ARRAY(cg->arena, struct cg_value *, g->n + 1)};
     take_transpositions(g);
+    drop_copies(g);
     for (uint32_t i = 0; i < g->n; i++) {
         struct cg_value *v = g->v[i];
         if (v->dead) continue;

@@ -193,6 +193,8 @@ static bool in_place(const struct rp_prog *p, int in, int out)
     return stored >= 0;
 }
 
+static bool made_in_place(const struct cg_graph *body, const struct cg_value *p, const struct cg_value *r, int32_t t);
+
 static void merge_steps(struct mem *m, struct cg_graph *g)
 {
     struct cg_steps *s = g->steps;
@@ -234,7 +236,8 @@ static void merge_steps(struct mem *m, struct cg_graph *g)
                 struct cg_value *r = memory_of(body->results[k]);
                 bool once = true;
                 for (uint32_t q = 0; q < st->nin; q++) once = once && (q == k || memory_of(body->results[q]) != r);
-                if (rb && rb != pb && once && r->graph == body && r->kind != CG_PARAM && mergeable(rb) && rb->bytes == pb->bytes && rb->first > body->params[k]->level) {
+                if (rb && rb != pb && once && r->graph == body && r->kind != CG_PARAM && mergeable(rb) && rb->bytes == pb->bytes &&
+                    (rb->first > body->params[k]->level || (rb->first == body->params[k]->level && made_in_place(body, body->params[k], r, rb->first)))) {
                     bool where_out = pb->where == PLAN_OUT;
                     uint32_t index = pb->index;
                     if (where_out || mergeable(pb)) {
@@ -245,6 +248,26 @@ static void merge_steps(struct mem *m, struct cg_graph *g)
             }
         }
     }
+}
+
+/* Is `r`, made by the body at the time of the last read of parameter `p`, made in place of it? */
+static bool made_in_place(const struct cg_graph *body, const struct cg_value *p, const struct cg_value *r, int32_t t)
+{
+    for (uint32_t i = 0; i < body->steps->n; i++) {
+        const struct cg_step *st = &body->steps->s[i];
+        if (body->steps->time[i] != t) continue;
+        uint32_t out = 0, in = st->nin, reads = 0;
+        while (out < st->nout && memory_of(st->out[out]) != r) out++;
+        for (uint32_t k = 0; k < st->nin; k++)
+            if (memory_of(st->in[k]) == p) {
+                in = k;
+                reads++;
+            }
+        if (out == st->nout || reads != 1) return false;
+        if (st->op == PLAN_KERNEL) return in_place(st->prog, (int)in, (int)(st->nin + out));
+        return st->lib && st->lib->in_place && in == 0 && out == 0;
+    }
+    return false;
 }
 
 /* Last read of every loop parameter inside its loop, into `level` (whose job in lower.c is done): by steps of body and condition. */

@@ -1,0 +1,94 @@
+/* Text cases: tests/ir/codegen/NAME.mlir compiles (without machine code) to the plan in NAME.plan. With UPDATE=1 in the environment the
+ * plans are written instead of compared. Every kernel in them also reads back to the text that it printed. */
+#include "base/file.h"
+#include "pipeline/codegen/codegen.h"
+#include "pipeline/hlo/hlo.h"
+#include "runtime/cpu/plan.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <stdlib.h>
+
+static char *names[256];
+static int count;
+
+static void keep_plan(void *user, const char *stage, struct nf_str text)
+{
+    if (strcmp(stage, "plan") == 0) nf_buf_add_str(user, text);
+}
+
+static void kernels_read_back(struct nf_str plan)
+{
+    while (plan.data && plan.len) {
+        struct nf_str l = nf_str_cut(&plan, '\n');
+        if (!nf_str_starts(l, NF_STR("kernel "))) continue;
+        struct nf_buf text = NF_BUF_INIT, again = NF_BUF_INIT;
+        bool end = false;
+        while (!end) {
+            struct nf_str k = nf_str_cut(&plan, '\n');
+            ck_assert(k.len > 4);
+            end = nf_str_eq_c(k, "    end");
+            nf_buf_add(&text, k.data + 4, k.len - 4);
+            nf_buf_add_char(&text, '\n');
+        }
+        struct nf_arena *a = nf_arena_new(0);
+        struct rp_prog *p;
+        struct nf_error err = {0};
+        ck_assert_msg(rp_parse(nf_buf_str(&text), a, &p, &err) == 0, "%s", err.message);
+        rp_print(p, &again);
+        ck_assert_str_eq(again.data, text.data);
+        nf_buf_done(&text);
+        nf_buf_done(&again);
+        nf_arena_free(a);
+    }
+}
+
+START_TEST(plan_of)
+{
+    char path[512];
+    struct nf_buf text = NF_BUF_INIT, want = NF_BUF_INIT, got = NF_BUF_INIT;
+    struct nf_error err = {0};
+    struct hlo_module *m;
+    struct cg_artifact art = {0};
+    struct nf_arena *a = nf_arena_new(0);
+    struct cg_request q = {.interpret = true, .features = CPU_FEATURE_AVX2 | CPU_FEATURE_FMA | CPU_FEATURE_F16C | CPU_FEATURE_BMI, .print = keep_plan, .print_user = &got};
+    nf_format(path, sizeof path, "%s/%s.mlir", CASES, names[_i]);
+    ck_assert_int_eq(nf_file_read(path, 1 << 20, &text, &err), 0);
+    ck_assert_msg(hlo_parse(nf_buf_str(&text), NULL, a, &m, &err) == 0 && hlo_verify(m, &err) == 0, "%s: %s", path, err.message);
+    ck_assert_msg(cg_build(m, &q, &art, &err) == 0, "%s: %s", path, err.message);
+    kernels_read_back(nf_buf_str(&got));
+    nf_format(path, sizeof path, "%s/%s.plan", CASES, names[_i]);
+    if (getenv("UPDATE")) ck_assert_int_eq(nf_file_replace(path, nf_buf_str(&got), 0644, &err), 0);
+    ck_assert_msg(nf_file_read(path, 1 << 20, &want, &err) == 0, "%s", err.message);
+    ck_assert_str_eq(got.data, want.data);
+    cg_artifact_done(&art);
+    nf_arena_free(a);
+    nf_buf_done(&text);
+    nf_buf_done(&want);
+    nf_buf_done(&got);
+}
+END_TEST
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+int main(void)
+{
+    DIR *d = opendir(CASES);
+    if (!d) return 1;
+    for (struct dirent *e; (e = readdir(d)) && count < 256;) {
+        size_t n = strlen(e->d_name);
+        if (n > 5 && strcmp(e->d_name + n - 5, ".mlir") == 0) names[count++] = nf_strndup(e->d_name, n - 5);
+    }
+    closedir(d);
+    qsort(names, (size_t)count, sizeof *names, by_name);
+    Suite *s = suite_create("codegen-cases");
+    TCase *c = tcase_create("cases");
+    tcase_add_loop_test(c, plan_of, 0, count);
+    suite_add_tcase(s, c);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_ENV);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    for (int i = 0; i < count; i++) free(names[i]);
+    return failed || count == 0 ? 1 : 0;
+}
