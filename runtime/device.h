@@ -22,6 +22,9 @@ struct rt_device_ops;
 struct rt_device_config {
     uint32_t index;           /* of "neuron:3" */
     uint32_t threads;         /* cpu: 0: as the affinity mask allows */
+    const char *library;      /* neuron: path of libnrt; NULL and "": the usual places */
+    uint64_t feature_mask;    /* neuron: NEFF features that its runtime has; 0: not known, it says so itself */
+    bool compile_only;        /* a device that cannot be initialised opens all the same; nothing can be loaded on it */
 };
 
 struct rt_load_options {
