@@ -63,6 +63,9 @@ int cl_client_open(const neffd_client_options *options, const char *tool, neffd_
     c->daemon_program = cfg->daemon[0] ? nf_strdup(cfg->daemon) : NULL;
     c->target_override = cfg->target[0] ? nf_strdup(cfg->target) : NULL;
     c->cpu_threads = (uint32_t)cfg->cpu_threads;
+    c->libnrt = cfg->libnrt[0] ? nf_strdup(cfg->libnrt) : NULL;
+    c->neff_features = strtoull(cfg->neff_features, NULL, 0);
+    c->compile_only = cfg->compile_only;
     c->lock_timeout_ms = is_set(cfg, CFG_ID_lock_timeout) ? (uint64_t)NF_MAX(cfg->lock_timeout_ns / NF_MS, 1) : 0;
     c->compile_timeout_ms = is_set(cfg, CFG_ID_compile_timeout) ? (uint64_t)(cfg->compile_timeout_ns / NF_MS) : 0;
     c->disable_cache = cfg->disable_cache;
@@ -131,6 +134,7 @@ CL_EXPORT void neffd_client_close(neffd_client *client)
     free(client->namespace_default);
     free(client->record_dir);
     free(client->daemon_program);
+    free(client->libnrt);
     free(client->target_override);
     free(client);
 }

@@ -26,6 +26,9 @@ struct neffd_client {
     bool shared_given, local_given;/* by options or environment: a daemon that is started here gets the same */
     bool start_daemon, offline, cache_only, disable_cache;
     uint32_t cpu_threads;
+    char *libnrt;                  /* NULL: the usual places */
+    uint64_t neff_features;        /* of the Neuron runtime; 0: it knows itself */
+    bool compile_only;
     uint64_t lock_timeout_ms, compile_timeout_ms; /* of the caller's environment; 0: not set */
     int64_t connect_timeout_ns;
     int bad_address;               /* the socket's address is none: reported by the first call that needs it */

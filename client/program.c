@@ -9,6 +9,7 @@
 #include "runtime/cpu/cpu.h"
 #include "runtime/device.h"
 #include "runtime/neff.h"
+#include "runtime/neuron/neuron.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -33,25 +34,26 @@ struct neffd_program {
     neffd_tensor_desc *inputs, *outputs;
 };
 
-static int device_get(const char *name, uint32_t threads, struct open_device **ret_device, struct nf_error *err)
+static int device_get(const char *name, const struct rt_device_config *config, struct open_device **ret_device, struct nf_error *err)
 {
     int r = NF_OK;
     struct open_device *d;
     pthread_mutex_lock(&devices_lock);
     if (!rt_device_find(NF_STR("cpu")))
         rt_device_register(&cpu_device_ops); /* where no main of ours has done it: a host program that loads the library */
+    if (!rt_device_find(NF_STR("neuron")))
+        rt_device_register(&rt_neuron_device);
     for (d = devices; d; d = d->next)
-        if (strcmp(d->name, name) == 0 && d->threads == threads && d->pid == getpid())
+        if (strcmp(d->name, name) == 0 && d->threads == config->threads && d->pid == getpid())
             break;
     if (!d) {
-        struct rt_device_config config = {.threads = threads};
         struct rt_device *device;
-        r = rt_device_open(name, &config, &device, err);
+        r = rt_device_open(name, config, &device, err);
         if (r == NF_OK) {
             d = nf_alloc(sizeof(*d));
             d->device = device;
             d->name = nf_strdup(name);
-            d->threads = threads;
+            d->threads = config->threads;
             d->pid = getpid();
             d->next = devices;
             devices = d;
@@ -151,7 +153,11 @@ static int program_load(neffd_client *client, neffd_artifact *artifact, const ne
     load.trusted_uid = daemon;
     struct open_device *device = NULL;
     struct rt_program *program = NULL;
-    r = device_get(device_name, threads, &device, err);
+    const struct rt_device_config config = {
+        .threads = threads, .library = client ? client->libnrt : NULL, .feature_mask = client ? client->neff_features : 0,
+        .compile_only = client && client->compile_only,
+    };
+    r = device_get(device_name, &config, &device, err);
     if (r < 0)
         return r;
     r = rt_program_load(device->device, nf_str_n(data, artifact->bytes), &load, &program, err);

@@ -11,7 +11,7 @@
 /* One runtime a process: nrt_init with the first device, nrt_close with the last. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the rest; held across init and close */
 static unsigned users;
-static pid_t owner;
+static _Atomic pid_t owner;                                 /* also read without it */
 
 struct neuron_device {
     struct rt_device base;
