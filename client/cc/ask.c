@@ -1,8 +1,8 @@
 /* ask.c: the way through the local tier and the daemon. */
 #include "client/cc/cc.h"
 
-#include "base/clock.h"
 #include "base/log.h"
+#include "client/client_internal.h"
 
 #include <fcntl.h>
 #include <unistd.h>

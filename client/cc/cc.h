@@ -2,6 +2,8 @@
  *
  *     parse ── not a compile, or not understood ──────────────────────────────> exec the real compiler
  *       │
+ *     local tier ── hit ───────────────────────────────────────────────────────> done           via "cache"
+ *       │ a miss: neffcc-full takes this process over (fast_main.c says why)
  *     ask (local tier, daemon)  ── answered: file and exit code as neuronx-cc ─> done           via "cache" or "daemon"
  *       │ no daemon, one that dies, one that cannot
  *     alone (host lock, slots, cache, driver)  ── the same ────────────────────> done           via "cache"
@@ -16,9 +18,14 @@
 #include "base/arena.h"
 #include "base/digest.h"
 #include "cache/read.h"
-#include "client/client_internal.h"
 #include "config/config.h"
+#include "pipeline/driver/driver.h"
 #include "pipeline/driver/drv_flags.h"
+
+#include <stdio.h>
+
+#define CC_ACTIVE "NEFFCC_ACTIVE" /* set for the real compiler, so that a wrapper that finds us again is not led round in circles */
+#define CC_SELF "NEFFCC_SELF"     /* set for neffcc-full: the file that stands for neuronx-cc, which is never the real one */
 
 struct cc_side {
     const char *name;                  /* "<dir>/<file>" */
@@ -53,6 +60,14 @@ enum cc_next { CC_DONE, CC_ALONE, CC_EXEC };
 /* Each says how it goes on; *ret_rc is the exit code of CC_DONE. why: what to tell in debug output. */
 enum cc_next cc_ask(struct cc *cc, int *ret_rc, struct nf_error *why);        /* ask.c */
 enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why);      /* alone.c */
+
+/* Everything before the first look into a cache; what cannot be handled here ends in the real compiler and does not come back. */
+void cc_begin(struct cc *cc, int argc, char **argv, struct nf_error *why);
+_Noreturn void cc_end(struct cc *cc, int rc);
+/* NULL: it can be handled here; else why not. */
+const char *cc_prepare(struct cc *cc, struct nf_error *err);
+_Noreturn void cc_exec_real(struct cc *cc, const char *why);
+void cc_write_log(const struct cc *cc, int rc);
 
 /* The artifact becomes the output file (by rename), and the compiler's words are said. NF_EIO and the like. */
 int cc_deliver(struct cc *cc, int fd, uint64_t bytes, struct nf_error *err);

@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "pipeline/driver/driver.h"
 #include "pipeline/side.h"
+#include "runtime/platform.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +15,6 @@
 #include <unistd.h>
 
 extern char **environ;
-
-#define ACTIVE "NEFFCC_ACTIVE" /* set for the real compiler, so that a wrapper that finds us again is not led round in circles */
 
 /* ------------------------------------------------------------------------------------------------------- NEFFCC_LOG */
 
@@ -44,7 +42,7 @@ static void json_text(struct nf_buf *b, const char *s)
     nf_buf_done(&clean);
 }
 
-static void write_log(const struct cc *cc, int rc)
+void cc_write_log(const struct cc *cc, int rc)
 {
     const char *path = cc->cfg ? cc->cfg->neffcc_log : getenv("NEFFCC_LOG");
     if (!path || !path[0])
@@ -80,16 +78,16 @@ static void pass_on(int sig)
 }
 
 /* With a log to write, we must see it end; else it takes our place. */
-_Noreturn static void exec_real(struct cc *cc, const char *why)
+_Noreturn void cc_exec_real(struct cc *cc, const char *why)
 {
     cc->via = "exec";
     if (!cc->compiler) {
         fprintf(stderr, "neffcc: the real compiler cannot be found%s%s\nhint: install neuronx-cc, or name it with NEFFD_NEURONX_CC\n",
                 why && why[0] ? ", and it is needed: " : "", why ? why : "");
-        write_log(cc, 127);
+        cc_write_log(cc, 127);
         exit(127);
     }
-    setenv(ACTIVE, "1", 1);
+    setenv(CC_ACTIVE, "1", 1);
     char *name = cc->argv[0];
     cc->argv[0] = cc->compiler;
     const char *log = cc->cfg ? cc->cfg->neffcc_log : getenv("NEFFCC_LOG");
@@ -116,7 +114,7 @@ _Noreturn static void exec_real(struct cc *cc, const char *why)
                 ;
             cc->argv[0] = name;
             int rc = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-            write_log(cc, rc);
+            cc_write_log(cc, rc);
             if (WIFSIGNALED(status)) {
                 signal(WTERMSIG(status), SIG_DFL);
                 raise(WTERMSIG(status));
@@ -129,7 +127,7 @@ _Noreturn static void exec_real(struct cc *cc, const char *why)
     }
     cc->argv[0] = name;
     fprintf(stderr, "neffcc: cannot start %s: %s\n", cc->compiler, strerror(e));
-    write_log(cc, 126);
+    cc_write_log(cc, 126);
     exit(126);
 }
 
@@ -272,8 +270,7 @@ static void take_options(struct cc *cc)
     cc->option_count = n;
 }
 
-/* NULL: it can be handled here; else why not. */
-static const char *prepare(struct cc *cc, struct nf_error *err)
+const char *cc_prepare(struct cc *cc, struct nf_error *err)
 {
     if (cc->call.strange)
         return cc->call.strange;
@@ -293,52 +290,46 @@ static const char *prepare(struct cc *cc, struct nf_error *err)
     return NULL;
 }
 
-int main(int argc, char **argv)
-{
-    struct cc cc = {.argc = argc, .argv = argv, .began_ns = nf_now_ns(), .outcome = "passed_through", .via = "exec"};
-    struct nf_error err = {0};
-    struct nf_buf path = NF_BUF_INIT;
-    cc.arena = nf_arena_new(0);
-    cc.self = realpath("/proc/self/exe", NULL);
-    char *no_args[] = {argv[0], NULL};
-    if (cfg_load(&(struct cfg_sources){.program = "neffcc", .argc = 1, .argv = no_args}, &cc.cfg, &err) != NF_OK) {
-        nf_error_print("neffcc", &err);               /* and go on: a build is no place to die of a typing error */
-        cc.cfg = NULL;
-    }
-    if (drv_find(cc.cfg, cc.self, &path, &err) == NF_OK)
-        cc.compiler = nf_buf_take(&path);
-    if (!cc.cfg || getenv(ACTIVE))
-        exec_real(&cc, err.message);
-    static const enum nf_log_level levels[] = {NF_LOG_ERROR, NF_LOG_WARNING, NF_LOG_INFO, NF_LOG_DEBUG};
-    nf_log_open(NULL, levels[cc.cfg->client_log_level & 3], false, NULL);
-    signal(SIGPIPE, SIG_IGN);
+/* ----------------------------------------------------------------------------------------------------------- begin */
 
-    struct nf_error why = {0};
-    if (drv_call_parse(argc - 1, argv + 1, cc.arena, &cc.call, &why) != NF_OK)
-        exec_real(&cc, why.message);
-    const char *cannot = prepare(&cc, &why);
+void cc_begin(struct cc *cc, int argc, char **argv, struct nf_error *why)
+{
+    struct nf_error err = {0};
+    const char *self = getenv(CC_SELF);
+    *cc = (struct cc){.argc = argc, .argv = argv, .began_ns = nf_now_ns(), .outcome = "passed_through", .via = "exec"};
+    cc->arena = nf_arena_new(0);
+    cc->self = realpath(self && self[0] ? self : "/proc/self/exe", NULL);
+    char *no_args[] = {argv[0], NULL};
+    if (cfg_load(&(struct cfg_sources){.program = "neffcc", .argc = 1, .argv = no_args}, &cc->cfg, &err) != NF_OK) {
+        if (!self)
+            nf_error_print("neffcc", &err);            /* and go on: a build is no place to die of a typing error */
+        cc->cfg = NULL;
+    }
+    struct nf_buf path = NF_BUF_INIT;
+    if (drv_find(cc->cfg, cc->self, &path, &err) == NF_OK)
+        cc->compiler = nf_buf_take(&path);
+    if (!cc->cfg || getenv(CC_ACTIVE))
+        cc_exec_real(cc, err.message);
+    static const enum nf_log_level levels[] = {NF_LOG_ERROR, NF_LOG_WARNING, NF_LOG_INFO, NF_LOG_DEBUG};
+    nf_log_open(NULL, levels[cc->cfg->client_log_level & 3], false, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    if (drv_call_parse(argc - 1, argv + 1, cc->arena, &cc->call, why) != NF_OK)
+        cc_exec_real(cc, why->message);
+    const char *cannot = cc_prepare(cc, why);
     if (cannot)
-        exec_real(&cc, cannot);
-    int rc = 70;
-    if (cc_side_files(&cc, &why) != NF_OK) {
-        cc.via = "cache";
-        rc = cc_replay(&cc, &why, NULL, 0, false);
-        write_log(&cc, rc);
-        return rc;
+        cc_exec_real(cc, cannot);
+    if (cc_side_files(cc, why) != NF_OK) {
+        cc->via = "cache";
+        int rc = cc_replay(cc, why, NULL, 0, false);
+        cc_write_log(cc, rc);
+        exit(rc);
     }
-    enum cc_next next = cc_ask(&cc, &rc, &why);
-    if (next == CC_ALONE) {
-        nf_log(NF_LOG_INFO, "neffcc", "going on without a daemon", "why=%s", nf_log_quote(why.message));
-        memset(&why, 0, sizeof(why));
-        next = cc_alone(&cc, &rc, &why);
-    }
-    if (next == CC_EXEC) {
-        nf_log(NF_LOG_INFO, "neffcc", "going on with the real compiler", "why=%s", nf_log_quote(why.message));
-        cc.outcome = "passed_through";
-        exec_real(&cc, why.message);
-    }
-    if (cc.compiler_log)
-        fclose(cc.compiler_log);
-    write_log(&cc, rc);
-    return rc;                                         /* memory goes with the process */
+}
+
+_Noreturn void cc_end(struct cc *cc, int rc)
+{
+    if (cc->compiler_log)
+        fclose(cc->compiler_log);
+    cc_write_log(cc, rc);
+    exit(rc);                                          /* memory goes with the process */
 }
