@@ -125,8 +125,10 @@ size_t tree_kill(pid_t root, bool with_root)
     size_t n = tree_descendants(root, pids, TREE_MAX), killed = 0;
     if (with_root && root > 1 && kill(root, SIGKILL) == 0)
         killed++;
-    for (size_t i = 0; i < n; i++)
-        if (kill(pids[i], SIGKILL) == 0)
+    /* The others from the leaves up: whoever adopts orphans on the way (a compiler's keeper) goes last, so that nobody is left to init
+     * if this process itself is killed half-way, as a worker is when its daemon dies. */
+    for (size_t i = n; i > 0; i--)
+        if (kill(pids[i - 1], SIGKILL) == 0)
             killed++;
     free(pids);
     return killed;
