@@ -22,6 +22,9 @@ struct canon {
     struct nf_arena *scratch;
     int64_t devices;
     struct nf_error *err;
+    struct nf_map *renames;             /* old name of a function -> new one */
+    struct hlo_block **blocks;          /* all of them, outer before inner */
+    size_t num_blocks, cap_blocks;
 };
 
 static uint32_t traits_of(const struct hlo_op *op) { return hlo_op_info((enum hlo_op_id)op->id)->traits; }
@@ -181,20 +184,21 @@ static void order_functions(struct canon *c)
                 nf_map_put(renames, hlo_func_name(queue[k]), (void *)(uintptr_t)nf_arena_printf(m->arena, "f%s", old));
             }
     }
-    if (n > roots) {
-        struct hlo_walk w = hlo_walk_of(m->op);
-        for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
-            int attrs = hlo_op_info((enum hlo_op_id)op->id)->num_attrs;
-            for (int i = 0; i < attrs; i++)
-                op->attrs[i] = renamed(c, op->attrs[i], renames, 0);
-            for (uint32_t i = 0; i < op->num_dict; i++)
-                op->dict[i].attr = renamed(c, op->dict[i].attr, renames, 0);
-        }
-        for (size_t i = roots; i < n; i++)
-            hlo_op_set_attr(queue[i], HLO_A_sym_name, hlo_attr_string(m, nf_str_c(nf_map_get(renames, hlo_func_name(queue[i])))));
-    }
-    nf_map_free(renames);
+    for (size_t i = roots; i < n; i++)
+        hlo_op_set_attr(queue[i], HLO_A_sym_name, hlo_attr_string(m, nf_str_c(nf_map_get(renames, hlo_func_name(queue[i])))));
+    c->renames = renames;
     hlo_module_symbols_changed(m);
+}
+
+static void rename_symbols(struct canon *c, struct hlo_op *op)
+{
+    if (!c->renames || nf_map_len(c->renames) == 0)
+        return;
+    int attrs = hlo_op_info((enum hlo_op_id)op->id)->num_attrs;
+    for (int i = 0; i < attrs; i++)
+        op->attrs[i] = renamed(c, op->attrs[i], c->renames, 0);
+    for (uint32_t i = 0; i < op->num_dict; i++)
+        op->dict[i].attr = renamed(c, op->dict[i].attr, c->renames, 0);
 }
 
 /* ---- 2: attributes ---- */
@@ -297,36 +301,31 @@ static struct hlo_block *function_block(struct hlo_block *b)
     return b;
 }
 
-static void place_constants(struct canon *c, struct hlo_op *func)
+static void place_constant(struct canon *c, struct hlo_op *op)
 {
-    struct hlo_walk w = hlo_walk_of(func);
-    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
-        if (op->id != HLO_OP_CONSTANT)
+    const struct hlo_attr *a = op->attrs[0];
+    bool small = a && a->kind == HLO_ATTR_DENSE && a->dense.raw.len <= SMALL_CONSTANT_BYTES;
+    struct hlo_value *v = &op->results[0];
+    if (!small) {
+        struct hlo_block *top = function_block(op->block);
+        if (top != op->block)
+            hlo_op_move(op, top, top->first);
+        return;
+    }
+    /* a copy in each other block that uses it; equal ones become one later */
+    struct hlo_block *last_block = NULL;
+    struct hlo_op *copy = NULL;
+    for (struct hlo_operand *u = v->uses, *next; u; u = next) {
+        next = u->next_use;
+        struct hlo_block *b = u->user->block;
+        if (!b || b == op->block)
             continue;
-        const struct hlo_attr *a = op->attrs[0];
-        bool small = a && a->kind == HLO_ATTR_DENSE && a->dense.raw.len <= SMALL_CONSTANT_BYTES;
-        struct hlo_value *v = &op->results[0];
-        if (!small) {
-            struct hlo_block *top = function_block(op->block);
-            if (top != op->block)
-                hlo_op_move(op, top, top->first);
-            continue;
+        if (b != last_block) {
+            copy = hlo_op_clone(c->m, op, NULL, 0);
+            hlo_block_insert(b, b->first, copy);
+            last_block = b;
         }
-        /* a copy in each other block that uses it; equal ones become one later */
-        struct hlo_block *last_block = NULL;
-        struct hlo_op *copy = NULL;
-        for (struct hlo_operand *u = v->uses, *next; u; u = next) {
-            next = u->next_use;
-            struct hlo_block *b = u->user->block;
-            if (!b || b == op->block)
-                continue;
-            if (b != last_block) {
-                copy = hlo_op_clone(c->m, op, NULL, 0);
-                hlo_block_insert(b, b->first, copy);
-                last_block = b;
-            }
-            hlo_op_set_operand(u->user, hlo_operand_index(u), &copy->results[0]);
-        }
+        hlo_op_set_operand(u->user, hlo_operand_index(u), &copy->results[0]);
     }
 }
 
@@ -552,28 +551,28 @@ static int order_block(struct canon *c, struct hlo_block *b, uint8_t *state)
     return 0;
 }
 
+static void note_blocks(struct canon *c, struct hlo_op *op)
+{
+    for (uint16_t r = 0; r < op->num_regions; r++)
+        HLO_FOR_BLOCKS(b, op->regions[r]) {
+            if (c->num_blocks == c->cap_blocks) {
+                size_t to = c->cap_blocks ? c->cap_blocks * 2 : 64;
+                struct hlo_block **grown = NF_NEW_ARRAY(c->scratch, struct hlo_block *, to);
+                if (c->num_blocks)
+                    memcpy(grown, c->blocks, c->num_blocks * sizeof *grown);
+                c->blocks = grown;
+                c->cap_blocks = to;
+            }
+            c->blocks[c->num_blocks++] = b;
+        }
+}
+
+/* Inner blocks first: a dead operation inside a region must not keep one outside alive. */
 static int order_blocks(struct canon *c)
 {
-    size_t n = 0, cap = 0;
     struct hlo_op **table = NULL;
-    size_t table_cap = 0;
-    struct hlo_block **blocks = NULL;
-    /* innermost last: a dead operation inside a region must not keep one outside alive, so regions first, in reverse of the walk */
-    struct hlo_walk w = hlo_walk_of(c->m->op);
-    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
-        for (uint16_t r = 0; r < op->num_regions; r++)
-            HLO_FOR_BLOCKS(b, op->regions[r]) {
-                if (n == cap) {
-                    size_t to = cap ? cap * 2 : 64;
-                    struct hlo_block **grown = NF_NEW_ARRAY(c->scratch, struct hlo_block *, to);
-                    if (n)
-                        memcpy(grown, blocks, n * sizeof *grown);
-                    blocks = grown;
-                    cap = to;
-                }
-                blocks[n++] = b;
-            }
-    }
+    size_t table_cap = 0, n = c->num_blocks;
+    struct hlo_block **blocks = c->blocks;
     uint8_t *state = nf_arena_alloc(c->scratch, (size_t)c->m->num_values + 1);
     while (n--) {
         struct hlo_block *b = blocks[n];
@@ -641,12 +640,14 @@ int hlo_canonicalise(struct hlo_module *m, struct nf_error *err)
             hlo_op_erase(op);
             continue;
         }
+        rename_symbols(&c, op);
         clean_attrs(&c, op);
+        note_blocks(&c, op);
+        if (op->id == HLO_OP_CONSTANT)
+            place_constant(&c, op);
     }
-    HLO_FOR_OPS(op, hlo_module_block(m))
-        if (op->id == HLO_OP_FUNC)
-            place_constants(&c, op);
     int rc = order_blocks(&c);
+    nf_map_free(c.renames);
     if (!rc)
         hlo__number_values(m);
     nf_arena_free(c.scratch);

@@ -3,8 +3,6 @@
 
 #include "pipeline/hlo/verify_internal.h"
 
-#include <pthread.h>
-
 #define REQ true
 #define OPT false
 #define NONE NULL
@@ -71,15 +69,21 @@ static const char *const dialect_names[HLO_DIALECT_MAX] = {
 /* Perfect enough: open addressing over all names, filled once. slots[op][attr] is the slot + 1. */
 #define TABLE_SIZE 1024
 static uint16_t by_name[TABLE_SIZE];
+static uint8_t name_lens[HLO_OP_MAX];
 static uint8_t slots[HLO_OP_MAX][HLO_A_MAX];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static uint32_t name_hash(const char *s, size_t len)
 {
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ (uint8_t)s[i]) * 16777619u;
-    return h ^ (h >> 15);
+    uint64_t h = len * 0x9e3779b97f4a7c15u, w;
+    for (; len >= 8; len -= 8, s += 8) {
+        memcpy(&w, s, 8);
+        h = (h ^ w) * 0xff51afd7ed558ccdu;
+        h ^= h >> 32;
+    }
+    w = 0;
+    memcpy(&w, s, len);
+    h = (h ^ w) * 0xff51afd7ed558ccdu;
+    return (uint32_t)(h ^ (h >> 32));
 }
 
 static void signature_bounds(const char *sig, int *ret_min, int *ret_max)
@@ -101,7 +105,8 @@ static void signature_bounds(const char *sig, int *ret_min, int *ret_max)
     *ret_max = max;
 }
 
-static void fill(void)
+/* Before main: what is derived from the table's text is constant for every thread. */
+__attribute__((constructor)) static void fill(void)
 {
     for (int i = 0; i < HLO_OP_MAX; i++) {
         struct hlo_op_info *info = &infos[i];
@@ -111,33 +116,25 @@ static void fill(void)
             slots[i][info->attrs[a].id] = (uint8_t)(a + 1);
         if (i == HLO_OP_UNKNOWN)
             continue;
-        uint32_t h = name_hash(info->name, strlen(info->name)) % TABLE_SIZE;
+        name_lens[i] = (uint8_t)strlen(info->name);
+        uint32_t h = name_hash(info->name, name_lens[i]) % TABLE_SIZE;
         while (by_name[h])
             h = (h + 1) % TABLE_SIZE;
         by_name[h] = (uint16_t)i;
     }
 }
 
-const struct hlo_op_info *hlo_op_info(enum hlo_op_id id)
-{
-    pthread_once(&once, fill);
-    return &infos[id];
-}
+const struct hlo_op_info *hlo_op_info(enum hlo_op_id id) { return &infos[id]; }
 
 enum hlo_op_id hlo_op_find(struct nf_str name)
 {
-    pthread_once(&once, fill);
     for (uint32_t h = name_hash(name.data, name.len) % TABLE_SIZE; by_name[h]; h = (h + 1) % TABLE_SIZE)
-        if (nf_str_eq_c(name, infos[by_name[h]].name))
+        if (name.len == name_lens[by_name[h]] && memcmp(name.data, infos[by_name[h]].name, name.len) == 0)
             return (enum hlo_op_id)by_name[h];
     return HLO_OP_UNKNOWN;
 }
 
-int hlo_op_slot(enum hlo_op_id id, enum hlo_attr_name name)
-{
-    pthread_once(&once, fill);
-    return (int)slots[id][name] - 1;
-}
+int hlo_op_slot(enum hlo_op_id id, enum hlo_attr_name name) { return (int)slots[id][name] - 1; }
 
 int hlo_op_slot_by_name(enum hlo_op_id id, struct nf_str name)
 {

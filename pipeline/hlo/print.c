@@ -244,9 +244,12 @@ static void print_merged(struct hlo_printer *p, const struct hlo_op *op, uint32_
 
 void hlo__print_op_dict(struct hlo_printer *p, const struct hlo_op *op, uint32_t done, const char *before)
 {
-    char open[32];
-    nf_format(open, sizeof open, "%s{", before);
-    print_merged(p, op, done, true, open, "}");
+    int attrs = hlo_op_info((enum hlo_op_id)op->id)->num_attrs;
+    bool any = op->num_dict > 0;
+    for (int i = 0; !any && i < attrs; i++)
+        any = op->attrs[i] && !(done >> i & 1);
+    if (any) /* most have none */
+        print_merged(p, op, done, true, before[1] ? " attributes {" : " {", "}");
 }
 
 /* ---- regions ---- */

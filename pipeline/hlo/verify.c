@@ -360,37 +360,52 @@ static int check_place(struct hlo_verifier *v, const struct hlo_op *op)
 /* A use must stand behind its definition; in text the parser sees to it, builders can get it wrong. Values are marked when defined
  * in the order of the walk, which is the order of dominance for single blocks; those of a region that was left are out of sight
  * because nothing outside can name them unless a builder did. */
-static int check_dominance(struct hlo_verifier *v)
+static int check_dominance(struct hlo_verifier *v, const struct hlo_op *op, uint8_t *seen)
 {
-    uint8_t *seen = nf_arena_alloc(v->scratch, (size_t)v->m->num_values + 1);
-    struct hlo_walk w = hlo_walk_of(v->m->op);
-    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
-        for (uint32_t i = 0; i < op->num_operands; i++) {
-            const struct hlo_value *o = op->operands[i].value;
-            if (!o)
-                return hlo__verify_fail(v, op, "operand #%u is missing", i);
-            if (o->id >= v->m->num_values || !seen[o->id])
-                return hlo__verify_fail(v, op, "operand #%u does not dominate this use", i);
-        }
-        for (uint16_t r = 0; r < op->num_regions; r++)
-            HLO_FOR_BLOCKS(b, op->regions[r])
-                for (uint32_t i = 0; i < b->num_args; i++)
-                    seen[b->args[i]->id] = 1;
-        for (uint32_t i = 0; i < op->num_results; i++)
-            seen[op->results[i].id] = 1;
+    for (uint32_t i = 0; i < op->num_operands; i++) {
+        const struct hlo_value *o = op->operands[i].value;
+        if (!o)
+            return hlo__verify_fail(v, op, "operand #%u is missing", i);
+        if (o->id >= v->m->num_values || !seen[o->id])
+            return hlo__verify_fail(v, op, "operand #%u does not dominate this use", i);
     }
+    for (uint16_t r = 0; r < op->num_regions; r++)
+        HLO_FOR_BLOCKS(b, op->regions[r])
+            for (uint32_t i = 0; i < b->num_args; i++)
+                seen[b->args[i]->id] = 1;
+    for (uint32_t i = 0; i < op->num_results; i++)
+        seen[op->results[i].id] = 1;
+    return 0;
+}
+
+/* The operands of what stands in the regions of op, before rules look into them. */
+static int check_inside(struct hlo_verifier *v, const struct hlo_op *op)
+{
+    if (!op->num_regions || op->id == HLO_OP_FUNC || op->id == HLO_OP_MODULE)
+        return 0;
+    for (uint16_t r = 0; r < op->num_regions; r++)
+        HLO_FOR_BLOCKS(b, op->regions[r]) {
+            HLO_FOR_OPS(inner, b) {
+                for (uint32_t i = 0; i < inner->num_operands; i++)
+                    if (!inner->operands[i].value)
+                        return hlo__verify_fail(v, inner, "operand #%u is missing", i);
+            }
+        }
     return 0;
 }
 
 int hlo_verify(struct hlo_module *m, struct nf_error *err)
 {
     struct hlo_verifier v = {.m = m, .err = err, .scratch = nf_arena_new(0)};
-    int rc = check_dominance(&v);
-    if (!rc)
-        rc = hlo__verify_op(&v, m->op);
+    uint8_t *seen = nf_arena_alloc(v.scratch, (size_t)m->num_values + 1);
+    int rc = hlo__verify_op(&v, m->op);
     struct hlo_walk w = hlo_walk_of(m->op);
     for (struct hlo_op *op; !rc && (op = hlo_walk_next(&w));) {
-        rc = check_place(&v, op);
+        rc = check_dominance(&v, op, seen);
+        if (!rc)
+            rc = check_inside(&v, op);
+        if (!rc)
+            rc = check_place(&v, op);
         if (!rc)
             rc = hlo__verify_op(&v, op);
     }
