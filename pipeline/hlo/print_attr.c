@@ -234,11 +234,23 @@ static void print_hex(const struct hlo_attr *a, struct nf_buf *out)
     struct nf_str raw = a->dense.raw;
     nf_buf_add_c(out, "\"0x");
     if (hlo_elem_bits(e) >= 8 || hlo_elem_class(e) != HLO_CLASS_SINT) {
-        static const char digits[] = "0123456789ABCDEF";
         if (!nf_buf_reserve(out, raw.len * 2 + 1))
             return;
+        static const char digits[] = "0123456789ABCDEF";
         char *o = out->data + out->len;
-        for (size_t i = 0; i < raw.len; i++) {
+        size_t i = 0;
+        for (; i + 4 <= raw.len; i += 4, o += 8) { /* eight digits at once: spread the nibbles, then make them characters */
+            uint32_t four;
+            memcpy(&four, raw.data + i, 4);
+            uint64_t x = four;
+            x = (x | x << 16) & 0x0000ffff0000ffffu;
+            x = (x | x << 8) & 0x00ff00ff00ff00ffu;
+            x = (x >> 4 & 0x000f000f000f000fu) | (x & 0x000f000f000f000fu) << 8;
+            uint64_t above = (x + 0x0606060606060606u) >> 4 & 0x0101010101010101u; /* 10 to 15 */
+            x += 0x3030303030303030u + above * 7;
+            memcpy(o, &x, 8);
+        }
+        for (; i < raw.len; i++) {
             *o++ = digits[(uint8_t)raw.data[i] >> 4];
             *o++ = digits[(uint8_t)raw.data[i] & 15];
         }
