@@ -14,6 +14,7 @@
 struct parse_alias {
     size_t at;                      /* offset of the value */
     bool busy;
+    uint64_t nodes;                 /* what it expands to */
     const struct hlo_attr *attr;
     const struct hlo_type *type;
 };
@@ -56,6 +57,7 @@ bool hlo__parse_alias(struct hlo_parser *p, char sigil, struct nf_str name, cons
         return hlo__parse_fail_at(p, name.data - 1, NF_EGRAPH, "alias '%c%.*s' is defined by itself", sigil, (int)NF_MIN(name.len, (size_t)80), name.data);
     if (!a->attr && !a->type) {
         const char *back = p->at;
+        uint64_t before = p->nodes;
         if (!hlo__parse_enter(p))
             return false;
         a->busy = true;
@@ -65,7 +67,13 @@ bool hlo__parse_alias(struct hlo_parser *p, char sigil, struct nf_str name, cons
         parse_leave(p);
         if (!ok)
             return false;
+        a->nodes = p->nodes - before;
         p->at = back;
+    } else {
+        /* a text of a few lines must not become gigabytes when it is printed */
+        p->nodes += a->nodes;
+        if (p->nodes > PARSE_MAX_NODES)
+            return hlo__parse_fail_at(p, name.data - 1, NF_ELIMIT, "aliases expand to more than %u attributes and types", PARSE_MAX_NODES);
     }
     if (ret_attr)
         *ret_attr = a->attr;

@@ -27,10 +27,9 @@ static bool same_type(struct hlo_parser *p, struct parse_op *b, uint32_t results
 {
     if (!parse_expect(p, ':'))
         return false;
+    const char *colon = p->at - 1;
     if (parse_peek(p) == '(') {
-        p->at--;
-        while (*p->at != ':')
-            p->at--; /* back on the colon, for functional */
+        p->at = colon;
         return functional(p, b);
     }
     parse_space(p);

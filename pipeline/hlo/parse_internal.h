@@ -35,6 +35,8 @@ struct hlo_parser {
     int code;
     uint32_t depth;
     uint64_t literals;
+    uint64_t nodes;                         /* attributes, types and locations, those behind aliases counted each time */
+    uint64_t seed;                          /* of the tables below: names are chosen by whoever wrote the text */
     /* value names: log in order of definition, open addressing over it; indexes below `hidden` are outside an isolated region */
     struct parse_name *names;
     uint32_t num_names, cap_names, hidden;
@@ -129,7 +131,8 @@ bool hlo__parse_bool(struct hlo_parser *p, bool *ret);
 bool hlo__parse_i64_list(struct hlo_parser *p, struct hlo_ints *ret);  /* copied into the arena */
 bool hlo__parse_balanced(struct hlo_parser *p, struct nf_str *ret);    /* at an opening bracket: text to its partner, both included */
 struct nf_str hlo__parse_squeeze(struct hlo_parser *p, struct nf_str text); /* white space outside strings reduced */
-bool hlo__parse_enter(struct hlo_parser *p);                          /* depth + 1, checked */
+bool hlo__parse_enter(struct hlo_parser *p);                          /* depth + 1 and nodes + 1, checked */
+#define PARSE_MAX_NODES (64u << 20)
 static inline void parse_leave(struct hlo_parser *p) { p->depth--; }
 bool hlo__parse_starts(const struct hlo_parser *p, const char *s);    /* right here, no space skipped */
 

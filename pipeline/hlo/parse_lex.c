@@ -73,6 +73,8 @@ bool hlo__parse_wrong(struct hlo_parser *p, const char *expected)
 
 bool hlo__parse_enter(struct hlo_parser *p)
 {
+    if (++p->nodes > PARSE_MAX_NODES)
+        return hlo__parse_fail_at(p, p->at, NF_ELIMIT, "more attributes and types than the limit of %u, those behind aliases counted each time", PARSE_MAX_NODES);
     if (++p->depth <= p->limits->depth)
         return true;
     return hlo__parse_fail_at(p, p->at, NF_ELIMIT, "nesting is deeper than the limit of %u", p->limits->depth);

@@ -5,6 +5,8 @@
  *   generic      ::= string '(' operands ')' ('<' dict '>')? ('(' regions ')')? dict? ':' function-type
  *   region       ::= '{' (operation* | ('^' label ('(' args ')')? ':' operation*)*) '}' */
 #include "pipeline/hlo/parse_internal.h"
+
+#include "base/file.h"
 #include "pipeline/hlo/spec_internal.h"
 
 const struct hlo_limits hlo_limits_default = {
@@ -19,9 +21,9 @@ static bool parse_operation(struct hlo_parser *p, struct hlo_block *block);
 
 /* ---- value names ---- */
 
-static uint32_t name_hash(struct nf_str s)
+static uint32_t name_hash(const struct hlo_parser *p, struct nf_str s)
 {
-    uint64_t h = s.len * 0x9e3779b97f4a7c15u, w;
+    uint64_t h = (s.len + p->seed) * 0x9e3779b97f4a7c15u, w;
     const char *d = s.data;
     size_t n = s.len;
     for (; n >= 8; n -= 8, d += 8) {
@@ -45,7 +47,7 @@ static void names_place(struct hlo_parser *p, uint32_t index)
 
 bool hlo__parse_define(struct hlo_parser *p, struct nf_str name, struct hlo_value *first, uint32_t count, const char *where)
 {
-    uint32_t hash = name_hash(name);
+    uint32_t hash = name_hash(p, name);
     if ((p->num_names + 1) * 2 > p->cap_name_slots) {
         p->cap_name_slots = p->cap_name_slots ? p->cap_name_slots * 2 : 256;
         p->name_slots = NF_NEW_ARRAY(p->scratch, uint32_t, p->cap_name_slots);
@@ -88,7 +90,7 @@ bool hlo__parse_value(struct hlo_parser *p, struct hlo_value **ret)
         if (!hlo__parse_u64_at(p, &index))
             return false;
     }
-    uint32_t hash = name_hash(name);
+    uint32_t hash = name_hash(p, name);
     if (p->cap_name_slots)
         for (uint32_t h = hash & (p->cap_name_slots - 1); p->name_slots[h]; h = (h + 1) & (p->cap_name_slots - 1)) {
             struct parse_name *n = &p->names[p->name_slots[h] - 1];
@@ -517,6 +519,13 @@ int hlo_parse_section(struct nf_str text, uint32_t first_line, const struct hlo_
     p.m->text = text;
     p.m->first_line = first_line;
     p.scratch = nf_arena_new(0);
+    nf_random(&p.seed, sizeof p.seed);
+    p.cap_values = p.cap_types = p.cap_named = p.cap_results = p.cap_ints = 64; /* never NULL, whatever offset 0 is taken of */
+    p.values = NF_NEW_ARRAY(p.scratch, struct hlo_value *, 64);
+    p.types = NF_NEW_ARRAY(p.scratch, const struct hlo_type *, 64);
+    p.named = NF_NEW_ARRAY(p.scratch, struct hlo_named, 64);
+    p.results = NF_NEW_ARRAY(p.scratch, struct parse_result_name, 64);
+    p.ints = NF_NEW_ARRAY(p.scratch, int64_t, 64);
     p.aliases = nf_map_new(false);
     p.resources = nf_map_new(false);
     bool ok = parse_top(&p);
@@ -545,6 +554,13 @@ int hlo_parse_attr(struct hlo_module *m, struct nf_str text, const struct hlo_at
     struct hlo_parser p = {.begin = text.data, .at = text.data, .end = text.data + text.len, .m = m, .arena = m->arena, .limits = &hlo_limits_default, .err = err};
     const struct hlo_attr *a;
     p.scratch = nf_arena_new(0);
+    nf_random(&p.seed, sizeof p.seed);
+    p.cap_values = p.cap_types = p.cap_named = p.cap_results = p.cap_ints = 64; /* never NULL, whatever offset 0 is taken of */
+    p.values = NF_NEW_ARRAY(p.scratch, struct hlo_value *, 64);
+    p.types = NF_NEW_ARRAY(p.scratch, const struct hlo_type *, 64);
+    p.named = NF_NEW_ARRAY(p.scratch, struct hlo_named, 64);
+    p.results = NF_NEW_ARRAY(p.scratch, struct parse_result_name, 64);
+    p.ints = NF_NEW_ARRAY(p.scratch, int64_t, 64);
     p.aliases = nf_map_new(false);
     p.resources = nf_map_new(false);
     bool ok = hlo__parse_attr(&p, &a);

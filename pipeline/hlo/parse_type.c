@@ -433,9 +433,9 @@ static bool parse_type_slow(struct hlo_parser *p, const struct hlo_type **ret)
 
 /* ---- the cache of spellings ---- */
 
-static uint32_t text_hash(const char *s, size_t n)
+static uint32_t text_hash(const struct hlo_parser *p, const char *s, size_t n)
 {
-    uint64_t h = n * 0x9e3779b97f4a7c15u, w;
+    uint64_t h = (n + p->seed) * 0x9e3779b97f4a7c15u, w;
     for (; n >= 8; n -= 8, s += 8) {
         memcpy(&w, s, 8);
         h = (h ^ w) * 0xff51afd7ed558ccdu;
@@ -484,7 +484,7 @@ bool hlo__parse_type(struct hlo_parser *p, const struct hlo_type **ret)
         }
         if (open == 0) {
             size_t len = (size_t)(e - p->at);
-            uint32_t hash = text_hash(p->at, len);
+            uint32_t hash = text_hash(p, p->at, len);
             if ((p->num_type_cache + 1) * 2 > p->cap_type_cache)
                 cache_grow(p);
             uint32_t h = hash & (p->cap_type_cache - 1);

@@ -165,7 +165,7 @@ int hlo_v_async_start(struct hlo_verifier *v, const struct hlo_op *op)
     case HLO_OP_RECV:
         return 0;
     default:
-        FAIL("cannot run '%s' asynchronously", hlo_op_name(inner).data);
+        FAIL("cannot run '%.*s' asynchronously", (int)NF_MIN(hlo_op_name(inner).len, (size_t)80), hlo_op_name(inner).data);
     }
 }
 

@@ -101,6 +101,25 @@ START_TEST(sizes_are_limited)
 }
 END_TEST
 
+/* Twenty lines that would print as 10^20 attributes. */
+START_TEST(aliases_do_not_explode)
+{
+    struct nf_buf b = NF_BUF_INIT;
+    for (int kind = 0; kind < 3; kind++) {
+        nf_buf_clear(&b);
+        for (int i = 0; i < 20; i++) {
+            nf_buf_addf(&b, kind == 1 ? "!a%d = tuple<" : kind == 2 ? "#a%d = loc(fused[" : "#a%d = [", i);
+            for (int k = 0; k < 10; k++)
+                nf_buf_addf(&b, kind == 1 ? "%s!a%d" : "%s#a%d", k ? ", " : "", i + 1);
+            nf_buf_add_c(&b, kind == 1 ? ">\n" : kind == 2 ? "])\n" : "]\n");
+        }
+        nf_buf_add_c(&b, kind == 1 ? "!a20 = tuple<>\nmodule attributes {x = !a0} {\n}\n" : kind == 2 ? "#a20 = loc(unknown)\nmodule {\n} loc(#a0)\n" : "#a20 = 1 : i64\nmodule attributes {x = #a0} {\n}\n");
+        ck_assert_int_eq(parse(b.data, NULL), NF_ELIMIT);
+    }
+    nf_buf_done(&b);
+}
+END_TEST
+
 /* Every prefix and every single-byte damage of the samples is answered, not crashed on. */
 START_TEST(damaged_text_is_answered)
 {
@@ -239,6 +258,7 @@ int main(void)
     tcase_add_loop_test(t, errors_have_their_place, 0, (int)NF_ARRAY_LEN(wrong));
     tcase_add_test(t, nesting_is_limited);
     tcase_add_test(t, sizes_are_limited);
+    tcase_add_test(t, aliases_do_not_explode);
     tcase_add_test(t, damaged_text_is_answered);
     tcase_add_test(t, literals_of_every_spelling);
     tcase_add_test(t, floats_print_so_that_they_read_back);
