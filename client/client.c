@@ -72,10 +72,11 @@ int cl_client_open(const neffd_client_options *options, const char *tool, neffd_
     c->cache_only = cfg->cache_only;
     c->start_daemon = options->start_daemon || cfg->start;
     c->offline = options->offline;
-    c->connect_timeout_ns = cfg->connect_timeout_ns;
     c->socket_owner = (uid_t)-1;
 
     c->bad_address = cl_channel_new(c->socket, &c->channel, &c->bad_address_error);
+    if (c->channel && cfg->connect_timeout_ns > 0)
+        cl_channel_set_connect_limit(c->channel, cfg->connect_timeout_ns);
     const char *path = c->channel ? cl_channel_unix_path(c->channel) : NULL;
     struct stat st;
     if (path && stat(path, &st) == 0 && S_ISSOCK(st.st_mode))

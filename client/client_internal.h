@@ -30,7 +30,6 @@ struct neffd_client {
     uint64_t neff_features;        /* of the Neuron runtime; 0: it knows itself */
     bool compile_only;
     uint64_t lock_timeout_ms, compile_timeout_ms; /* of the caller's environment; 0: not set */
-    int64_t connect_timeout_ns;
     int bad_address;               /* the socket's address is none: reported by the first call that needs it */
     struct nf_error bad_address_error;
     struct cl_channel *channel;    /* NULL with bad_address */

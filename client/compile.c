@@ -14,7 +14,7 @@
 
 enum {
     CHUNK_BYTES = (1 << 20) - 64,      /* of a message, less the framing */
-    LOST_ATTEMPTS = 6,                 /* in a row without an event in between */
+    LOST_ATTEMPTS = 8,                 /* in a row without an event in between */
 };
 #define BACKOFF_MAX_NS (5 * NF_SEC)
 

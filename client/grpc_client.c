@@ -32,7 +32,7 @@ enum {
     FRAME_MAX = 256 * 1024,
     HEADER_BYTES_MAX = 32 * 1024,
 };
-#define CONNECT_LIMIT_NS (20 * NF_SEC)
+#define CONNECT_LIMIT_NS (20 * NF_SEC)   /* where the channel was not told */
 /* A peer that is silent for so long is asked (PING), and given up when it does not answer. The daemon allows a ping every 10 s. */
 #define KEEPALIVE_AFTER_NS (60 * NF_SEC)
 #define KEEPALIVE_ANSWER_NS (30 * NF_SEC)
@@ -55,6 +55,7 @@ struct cl_channel {
     char *authority;
     char *unix_path;                     /* else NULL, and */
     char *host, *port;
+    int64_t connect_limit_ns;
     _Atomic uint32_t peer_uid;           /* of a Unix socket's listener; -1: not known */
     /* Idle connections. Lock-free slots, because a mutex that another thread holds at a fork() would stay locked in the child. */
     _Atomic(struct conn *) idle[IDLE_MAX];
@@ -215,6 +216,7 @@ int cl_channel_new(const char *address, struct cl_channel **ret_channel, struct 
     struct cl_channel *c = nf_alloc(sizeof(*c));
     c->address = nf_strdup(address);
     c->peer_uid = UINT32_MAX;
+    c->connect_limit_ns = CONNECT_LIMIT_NS;
     if (path) {
         c->unix_path = nf_strdup(path);
         c->authority = nf_strdup("localhost");
@@ -296,6 +298,7 @@ void cl_channel_free(struct cl_channel *channel)
 
 const char *cl_channel_address(const struct cl_channel *channel) { return channel->address; }
 const char *cl_channel_unix_path(const struct cl_channel *channel) { return channel->unix_path; }
+void cl_channel_set_connect_limit(struct cl_channel *channel, int64_t limit_ns) { channel->connect_limit_ns = NF_MAX(limit_ns, 100 * NF_MS); }
 uint32_t cl_channel_peer_uid(struct cl_channel *channel) { return atomic_load(&channel->peer_uid); }
 
 /* -------------------------------------------------------------------------------------------------- nghttp2's callbacks */
@@ -553,7 +556,7 @@ fail:
 
 static int connect_channel(struct cl_channel *channel, int64_t deadline_ns, int *ret_fd, struct nf_error *err)
 {
-    int64_t until = nf_now_ns() + CONNECT_LIMIT_NS;
+    int64_t until = nf_now_ns() + channel->connect_limit_ns;
     int why = 0;
     bool by_deadline = deadline_ns < until;
     if (by_deadline)
@@ -588,6 +591,8 @@ static int connect_channel(struct cl_channel *channel, int64_t deadline_ns, int 
     }
     if (why == EMFILE || why == ENFILE || why == ENOMEM || why == ENOBUFS)
         return nf_fail_errno(err, why, "cannot connect to %s", channel->address);
+    if (why == ETIMEDOUT && channel->unix_path) /* somebody listens, and has more than enough to do */
+        return nf_fail(err, NF_EOVERLOADED, "the daemon at %s does not get round to accepting connections", channel->address);
     return nf_fail(err, NF_ENODAEMON, "no daemon answers at %s: %s", channel->address, strerror(why));
 }
 

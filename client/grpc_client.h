@@ -31,6 +31,8 @@ void cl_channel_free(struct cl_channel *channel);                  /* no call ma
 const char *cl_channel_address(const struct cl_channel *channel);  /* as it was given */
 const char *cl_channel_unix_path(const struct cl_channel *channel); /* NULL when it is not a Unix socket */
 
+/* How long a connection may take to be made; before the first call. */
+void cl_channel_set_connect_limit(struct cl_channel *channel, int64_t limit_ns);
 /* The user that runs the server, known after a connection over a Unix socket; else UINT32_MAX. */
 uint32_t cl_channel_peer_uid(struct cl_channel *channel);
 
