@@ -280,7 +280,10 @@ Neffd__V1__Done *cl_done_of_hit(struct cache_hit *hit, const struct nf_digest *f
     done->artifact = nf_alloc(sizeof(*done->artifact));
     neffd__v1__artifact__init(done->artifact);
     done->artifact->kind = nf_strdup(cache_kind_word(f->kind));
-    done->artifact->path = nf_strdup(cache_hit_path(hit));
+    /* An entry that was unpacked into memory has no path that means anything to others. */
+    const char *path = cache_hit_path(hit);
+    if (strncmp(path, "/proc/", 6) != 0)
+        done->artifact->path = nf_strdup(path);
     done->artifact->sha256 = copy_bytes(f->sha256.bytes, NF_DIGEST_BYTES);
     done->artifact->size = f->raw_bytes;
     done->artifact->owner_uid = cache_hit_owner(hit);
