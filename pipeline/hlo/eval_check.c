@@ -285,7 +285,8 @@ static char lapack_char(const struct ev_ctx *c, const char *name)
 static int target_potrf(struct ev_ctx *c, struct nf_error *err)
 {
     char uplo = lapack_char(c, "uplo");
-    if (c->n_in != 1 || c->n_out != 2 || c->in[0]->a.rank < 2 || (uplo != 'L' && uplo != 'U'))
+    if (c->n_in != 1 || c->n_out != 2 || c->in[0]->a.rank < 2 || c->in[0]->a.dims[c->in[0]->a.rank - 1] != c->in[0]->a.dims[c->in[0]->a.rank - 2] ||
+        (uplo != 'L' && uplo != 'U'))
         return ev_fail(c, err, NF_EUNSUPPORTED, "this form of potrf cannot be evaluated");
     const struct rt_array *a = &c->in[0]->a;
     int64_t n = a->dims[a->rank - 1], total = rt_array_count(a);
@@ -315,7 +316,7 @@ static int target_trsm(struct ev_ctx *c, struct nf_error *err)
         !strchr("NTC", trans) || !strchr("NU", diag) || !side || !uplo || !trans || !diag)
         return ev_fail(c, err, NF_EUNSUPPORTED, "this form of trsm cannot be evaluated");
     const struct rt_array *a = &c->in[0]->a, *b = &c->in[1]->a;
-    if (a->dims[a->rank - 1] != b->dims[b->rank - (side == 'L' ? 2 : 1)] || a->dims[a->rank - 2] != a->dims[a->rank - 1])
+    if (!ev_trsm_fits(a, b, side == 'L'))
         return ev_fail(c, err, NF_EGRAPH, "the matrices of trsm do not fit together");
     struct ev_trsm t = {side == 'L', uplo == 'L', diag == 'U', trans == 'N' ? 0 : trans == 'T' ? 1 : 2};
     int rc = ev_out_shaped(c, 0, b->rank, b->dims, err);

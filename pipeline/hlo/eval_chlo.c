@@ -229,6 +229,23 @@ int hlo_e_chlo_ragged_dot(struct ev_ctx *c, struct nf_error *err)
     for (int i = 0; i < r->rank; i++)
         if (!ev_ints_has(rb, i) && !ev_ints_has(rcn, i) && !ev_ints_has(rg, i))
             dims[rank++] = r->dims[rfree[nr++] = i];
+    for (size_t i = 0; i < lc.n; i++)
+        if (rcn.n != lc.n || l->dims[lc.v[i]] != r->dims[rcn.v[i]])
+            return ev_fail(c, err, NF_EGRAPH, "contracting dimensions differ at run time");
+    for (size_t i = 0; i < lb.n; i++)
+        if (rb.n != lb.n || l->dims[lb.v[i]] != r->dims[rb.v[i]])
+            return ev_fail(c, err, NF_EGRAPH, "batching dimensions differ at run time");
+    if (rg.n && r->dims[rg.v[0]] < groups)
+        return ev_fail(c, err, NF_EGRAPH, "there are fewer matrices than groups at run time");
+    for (int g = 0, f = 0; g < gs->rank - 1; g++) { /* sizes a batch: their leading dimensions are those of the left operand */
+        int64_t want = -1;
+        if ((size_t)g < lb.n)
+            want = l->dims[lb.v[g]];
+        else if (f < nl)
+            want = l->dims[lfree[f++]];
+        if (want != gs->dims[g])
+            return ev_fail(c, err, NF_EGRAPH, "group sizes do not have the shape of the batch at run time");
+    }
     int rc = ev_out_shaped(c, 0, rank, dims, err);
     if (rc)
         return rc;

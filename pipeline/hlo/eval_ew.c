@@ -826,6 +826,7 @@ void ev_reduce_precision(int64_t n, enum nf_dtype dt, int exponent_bits, int man
     size_t w = nf_dtype_bytes(dt);
     const struct nf_float_format *f = nf_dtype_float_format(dt);
     int src_exp = f ? f->exp_bits : dt == NF_DT_F64 ? 11 : 8, src_man = f ? f->man_bits : dt == NF_DT_F64 ? 52 : 23;
+    exponent_bits = NF_MAX(1, NF_MIN(exponent_bits, src_exp)); /* wider is no change */
     for (int64_t i = 0; i < n; i++) {
         double v;
         ev_load_double(1, dt, (const char *)in + (size_t)i * w, &v);

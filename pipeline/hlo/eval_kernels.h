@@ -126,6 +126,7 @@ struct ev_trsm {
     bool left, lower, unit_diagonal;
     int transpose; /* 0 none, 1 transpose, 2 adjoint */
 };
+bool ev_trsm_fits(const struct rt_array *a, const struct rt_array *b, bool left); /* square, of b's size, the same batches */
 int ev_triangular_solve(const struct rt_array *a, const struct rt_array *b, const struct ev_trsm *t, struct rt_array *out, struct nf_error *err);
 
 /* ---- random bits: eval_rng.c; layouts are XLA's ---- */

@@ -79,6 +79,17 @@ int ev_cholesky(const struct rt_array *in, bool lower, struct rt_array *out, str
     return NF_OK;
 }
 
+bool ev_trsm_fits(const struct rt_array *a, const struct rt_array *b, bool left)
+{
+    if (a->rank < 2 || a->rank != b->rank || a->dtype != b->dtype || a->dims[a->rank - 1] != a->dims[a->rank - 2] ||
+        a->dims[a->rank - 1] != b->dims[b->rank - (left ? 2 : 1)])
+        return false;
+    for (int i = 0; i < a->rank - 2; i++)
+        if (a->dims[i] != b->dims[i])
+            return false;
+    return true;
+}
+
 int ev_triangular_solve(const struct rt_array *a, const struct rt_array *b, const struct ev_trsm *t, struct rt_array *out, struct nf_error *err)
 {
     int64_t n = a->dims[a->rank - 1], rows = b->dims[b->rank - 2], cols = b->dims[b->rank - 1], size = rows * cols;

@@ -132,9 +132,13 @@ int hlo_e_iota(struct ev_ctx *c, struct nf_error *err)
 
 int hlo_e_broadcast_in_dim(struct ev_ctx *c, struct nf_error *err)
 {
+    struct hlo_ints map = hlo_op_i64s(c->op, HLO_A_broadcast_dimensions);
     int rc = ev_out_new(c, 0, err);
+    for (int i = 0; i < c->in[0]->a.rank && !rc; i++)
+        if (c->in[0]->a.dims[i] != 1 && c->in[0]->a.dims[i] != c->out[0]->a.dims[map.v[i]])
+            rc = ev_fail(c, err, NF_EGRAPH, "dimension %d cannot be broadcast at run time", i);
     if (!rc)
-        ev_broadcast(&c->in[0]->a, hlo_op_i64s(c->op, HLO_A_broadcast_dimensions).v, &c->out[0]->a);
+        ev_broadcast(&c->in[0]->a, map.v, &c->out[0]->a);
     return rc;
 }
 
@@ -329,6 +333,8 @@ static int gathered(struct ev_ctx *c, const int64_t *sizes, struct nf_error *err
             dims[rank] = ix->dims[next_batch++];
         }
     }
+    if (g.index_vector_dim < ix->rank ? ix->dims[g.index_vector_dim] != (int64_t)g.index_map.n : g.index_map.n > 1)
+        return ev_fail(c, err, NF_EGRAPH, "index vectors do not have %zu elements at run time", g.index_map.n);
     int rc = ev_out_shaped(c, 0, rank, dims, err);
     if (!rc)
         ev_gather(in, ix, &g, &c->out[0]->a);
@@ -539,6 +545,10 @@ static int convolved(struct ev_ctx *c, const int64_t *pad, struct nf_error *err)
     for (size_t i = 0; i < rev.n && i < (size_t)sp; i++)
         reversal[i] = rev.v[i] != 0;
     const struct rt_array *l = &c->in[0]->a, *r = &c->in[1]->a;
+    int64_t groups = v.feature_groups < 1 || v.batch_groups < 1 || v.feature_groups > 1 << 30 || v.batch_groups > 1 << 30 ? 0 : v.feature_groups * v.batch_groups;
+    if (!groups || r->dims[v.kernel_output_feature] % groups || l->dims[v.input_batch] % v.batch_groups ||
+        l->dims[v.input_feature] != r->dims[v.kernel_input_feature] * v.feature_groups)
+        return ev_fail(c, err, NF_EGRAPH, "features, batch and groups do not fit together at run time");
     dims[v.output_batch] = l->dims[v.input_batch] / v.batch_groups;
     dims[v.output_feature] = r->dims[v.kernel_output_feature];
     for (int i = 0; i < sp; i++) {
@@ -575,7 +585,7 @@ int hlo_e_convolution(struct ev_ctx *c, struct nf_error *err)
     const struct hlo_attr *p = hlo_op_attr(c->op, HLO_A_padding);
     int64_t pad[2 * RT_ARRAY_RANK_MAX];
     size_t n = 0;
-    if (p && !hlo_attr_dense_ints(p, NF_ARRAY_LEN(pad), pad, &n))
+    if (p && (!hlo_attr_dense_ints(p, NF_ARRAY_LEN(pad), pad, &n) || n != 2 * hlo_op_attr(c->op, HLO_A_dimension_numbers)->conv->input_spatial.n))
         return ev_fail(c, err, NF_EGRAPH, "padding is not a list of integers");
     return convolved(c, p ? pad : NULL, err);
 }
@@ -584,6 +594,8 @@ int hlo_e_dynamic_conv(struct ev_ctx *c, struct nf_error *err)
 {
     int64_t pad[RT_ARRAY_RANK_MAX];
     int n = 0, rc = shape_operand(c, 2, pad, &n, err);
+    if (!rc && (size_t)n != 2 * hlo_op_attr(c->op, HLO_A_dimension_numbers)->conv->input_spatial.n)
+        rc = ev_fail(c, err, NF_EGRAPH, "padding does not have a pair for each spatial dimension");
     return rc ? rc : convolved(c, pad, err);
 }
 
@@ -596,6 +608,9 @@ int hlo_e_fft(struct ev_ctx *c, struct nf_error *err)
 
 int hlo_e_cholesky(struct ev_ctx *c, struct nf_error *err)
 {
+    const struct rt_array *a = &c->in[0]->a;
+    if (a->rank < 2 || a->dims[a->rank - 1] != a->dims[a->rank - 2])
+        return ev_fail(c, err, NF_EGRAPH, "the matrix is not square at run time");
     int rc = ev_out_shaped(c, 0, c->in[0]->a.rank, c->in[0]->a.dims, err);
     return rc ? rc : ev_cholesky(&c->in[0]->a, hlo_op_bool(c->op, HLO_A_lower, false), &c->out[0]->a, err);
 }
@@ -605,6 +620,8 @@ int hlo_e_triangular_solve(struct ev_ctx *c, struct nf_error *err)
     int64_t t = hlo_op_enum(c->op, HLO_A_transpose_a, HLO_NO_TRANSPOSE);
     struct ev_trsm s = {hlo_op_bool(c->op, HLO_A_left_side, true), hlo_op_bool(c->op, HLO_A_lower, true), hlo_op_bool(c->op, HLO_A_unit_diagonal, false),
         t == HLO_TRANSPOSE ? 1 : t == HLO_ADJOINT ? 2 : 0};
+    if (!ev_trsm_fits(&c->in[0]->a, &c->in[1]->a, s.left))
+        return ev_fail(c, err, NF_EGRAPH, "the matrices do not fit together at run time");
     int rc = ev_out_shaped(c, 0, c->in[1]->a.rank, c->in[1]->a.dims, err);
     return rc ? rc : ev_triangular_solve(&c->in[0]->a, &c->in[1]->a, &s, &c->out[0]->a, err);
 }

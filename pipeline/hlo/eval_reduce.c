@@ -345,7 +345,7 @@ int hlo_e_scatter(struct ev_ctx *c, struct nf_error *err)
     ev_strides(up->rank, up->dims, us);
     ev_strides(ix->rank, ix->dims, xs);
     /* update dimensions that walk the indices, and the input dimension of each window dimension */
-    int64_t sdims[RT_ARRAY_RANK_MAX], sup[RT_ARRAY_RANK_MAX], six[RT_ARRAY_RANK_MAX], saxis[RT_ARRAY_RANK_MAX];
+    int64_t sdims[RT_ARRAY_RANK_MAX] = {0}, sup[RT_ARRAY_RANK_MAX], six[RT_ARRAY_RANK_MAX], saxis[RT_ARRAY_RANK_MAX];
     int64_t wdims[RT_ARRAY_RANK_MAX], wup[RT_ARRAY_RANK_MAX], win[RT_ARRAY_RANK_MAX];
     int ns = 0, nw = 0;
     for (int d = 0; d < ix->rank; d++) {
@@ -367,6 +367,14 @@ int hlo_e_scatter(struct ev_ctx *c, struct nf_error *err)
         wup[nw] = us[window.v[nw]];
         win[nw] = d;
         nw++;
+    }
+    bool fits_together = n->index_vector_dim < ix->rank ? ix->dims[n->index_vector_dim] == (int64_t)n->scatter_dims_to_operand_dims.n
+                                                        : n->scatter_dims_to_operand_dims.n <= 1;
+    for (int s = 0; s < ns; s++)
+        fits_together = fits_together && sdims[s] == ix->dims[saxis[s]];
+    if (!fits_together) {
+        ev_body_done(&b);
+        return ev_fail(c, err, NF_EGRAPH, "indices and updates do not fit together at run time");
     }
     /* the last window dimension as a run, where elements lie next to each other in both */
     bool runs = nw > 0 && win[nw - 1] == in->rank - 1 && wup[nw - 1] == 1;
