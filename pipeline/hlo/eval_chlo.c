@@ -105,7 +105,7 @@ static int scalar_attr(struct ev_ctx *c, const struct hlo_attr *v, enum nf_dtype
 
 int hlo_e_chlo_constant_like(struct ev_ctx *c, struct nf_error *err)
 {
-    char elem[16] = {0};
+    _Alignas(16) char elem[16] = {0};
     enum nf_dtype dt = ev_out_dtype(c, 0);
     int rc = scalar_attr(c, hlo_op_attr(c->op, HLO_A_value), dt, elem, err);
     rc = rc ? rc : ev_out_shaped(c, 0, c->in[0]->a.rank, c->in[0]->a.dims, err);
@@ -119,7 +119,7 @@ int hlo_e_arith_constant(struct ev_ctx *c, struct nf_error *err)
     const struct hlo_attr *v = hlo_op_attr(c->op, HLO_A_value);
     if (v && v->kind == HLO_ATTR_DENSE && c->op->results[0].type->kind == HLO_TYPE_TENSOR)
         return ev_constant_new(c->f->proc->run, v, &c->out[0], err);
-    char elem[16] = {0};
+    _Alignas(16) char elem[16] = {0};
     enum nf_dtype dt = ev_out_dtype(c, 0);
     int rc = scalar_attr(c, v, dt, elem, err);
     rc = rc ? rc : ev_out_shaped(c, 0, 0, NULL, err);

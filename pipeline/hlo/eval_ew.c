@@ -807,7 +807,7 @@ void ev_convert(int64_t n, enum nf_dtype to, void *out, enum nf_dtype from, cons
             load_ints(m, from, pi, u);
             ints_to_float(m, to, po, u, nf_dtype_class(from) == NF_DTC_SINT);
         } else if (int_in) {
-            char part[CHUNK * 8];
+            _Alignas(16) char part[CHUNK * 8];
             load_ints(m, from, pi, u);
             ints_to_float(m, nf_dtype_part(to), part, u, nf_dtype_class(from) == NF_DTC_SINT);
             for (int64_t i = 0; i < m; i++) {

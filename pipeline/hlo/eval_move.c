@@ -198,7 +198,7 @@ void ev_iota(struct rt_array *out, int64_t dim)
         return;
     char *p = out->data;
     for (int64_t i = 0; i < n; i++) {
-        char elem[16];
+        _Alignas(16) char elem[16];
         ev_convert(1, out->dtype, elem, NF_DT_S64, &i);
         ev_fill(inner, w, p + i * inner * (int64_t)w, elem);
     }
