@@ -154,6 +154,40 @@ static void tier_init(struct cache__tier *t, const char *dir, enum cache_tier id
     t->dir_mode = 0700 | (file_mode & 0040 ? 0050 : 0) | (file_mode & 0020 ? 0020 : 0) | (file_mode & 0004 ? 0005 : 0);
 }
 
+/* Held against cleaners, and with the directories that others look for. Again when the directory has been made anew meanwhile. */
+void store__local_hold(struct cache_store *s)
+{
+    struct stat held, now;
+    struct nf_error why = {0};
+    if (stat(s->local.dir, &now) != 0)
+        return;
+    if (s->hold_fd >= 0 && fstat(s->hold_fd, &held) == 0 && held.st_ino == now.st_ino && held.st_dev == now.st_dev)
+        return;
+    if (s->hold_fd >= 0)
+        close(s->hold_fd);
+    s->hold_fd = open(s->local.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s->hold_fd >= 0 && flock(s->hold_fd, LOCK_SH | LOCK_NB) != 0) {
+        close(s->hold_fd); /* a cleaner holds it at this moment; the next look gets it */
+        s->hold_fd = -1;
+    }
+    static const struct {
+        const char *name;
+        mode_t mode;
+    } dirs[] = {{"entries", 0}, {"aliases", 0755}, {"uses", 01777}};
+    for (size_t i = 0; i < NF_ARRAY_LEN(dirs); i++) {
+        char path[4352];
+        nf_format(path, sizeof(path), "%s/%s", s->local.dir, dirs[i].name);
+        mode_t mode = dirs[i].mode ? dirs[i].mode : s->local.dir_mode;
+        if (mkdir(path, 0700) == 0)
+            chmod(path, mode);
+        else if (errno != EEXIST) {
+            nf_fail_errno(&why, errno, "cannot make the directory %s", path);
+            store__trouble(s, CACHE_TIER_LOCAL, &why);
+            return;
+        }
+    }
+}
+
 /* The local directory must be ours or root's, and on a file system whose locks and mtimes can be believed. One that cannot be made
  * is trouble, not an error: the shared tier may still serve. */
 static int local_check(struct cache_store *s, struct nf_error *err)
@@ -190,27 +224,7 @@ static int local_check(struct cache_store *s, struct nf_error *err)
         nf_error_hint(err, "chmod o-w %s", s->local.dir);
         return rc;
     }
-    s->hold_fd = open(s->local.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (s->hold_fd >= 0 && flock(s->hold_fd, LOCK_SH | LOCK_NB) != 0) {
-        close(s->hold_fd); /* a cleaner holds it at this moment; it will have finished when it matters */
-        s->hold_fd = -1;
-    }
-    static const struct {
-        const char *name;
-        mode_t mode;
-    } dirs[] = {{"entries", 0}, {"aliases", 0755}, {"uses", 01777}};
-    for (size_t i = 0; i < NF_ARRAY_LEN(dirs); i++) {
-        char path[4352];
-        nf_format(path, sizeof(path), "%s/%s", s->local.dir, dirs[i].name);
-        mode_t mode = dirs[i].mode ? dirs[i].mode : s->local.dir_mode;
-        if (mkdir(path, 0700) == 0)
-            chmod(path, mode);
-        else if (errno != EEXIST) {
-            nf_fail_errno(&why, errno, "cannot make the directory %s", path);
-            store__trouble(s, CACHE_TIER_LOCAL, &why);
-            break;
-        }
-    }
+    store__local_hold(s);
     return NF_OK;
 }
 

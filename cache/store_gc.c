@@ -545,6 +545,7 @@ void *store__maintenance_main(void *store)
     struct cache_store *s = store;
     int64_t swept_ns = 0, aliases_ns = nf_now_ns();
     while (maintenance_wait(s)) {
+        store__local_hold(s);
         store__uses_collect(s);
         cache__index_flush(s->index, 100 * NF_MS);
         if (!cache__index_complete(s->index) && !(s->mount && cache_mount_troubled(s->mount)))

@@ -48,6 +48,7 @@ struct cache_store {
     pthread_mutex_t gc_lock;             /* one eviction at a time; taken before everything else */
 };
 
+void store__local_hold(struct cache_store *s);                  /* at the start, and by the maintenance thread */
 struct cache_store *store__ref(struct cache_store *s);
 void store__unref(struct cache_store *s);
 
