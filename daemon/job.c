@@ -433,9 +433,32 @@ void job_end_failed(struct job *j, const struct nf_error *err)
 
 /* ---------------------------------------------------------------------------------------------------------- the table */
 
+static void upload_failed(struct waiter *w, const struct nf_error *err);
+
+/* A caller that was asked for its bytes and says nothing, as one that is stopped or behind a broken network does, must not hold up
+ * those who could send the same ones. */
+static void drop_silent_uploaders(struct job_table *t)
+{
+    int64_t now = nf_now_ns(), patience = t->d->cfg->upload_timeout_ns;
+    for (struct job *j = t->jobs, *next; j; j = next) {
+        next = j->next;
+        struct waiter *w = j->state == JOB_RECEIVE ? j->waiters : NULL;
+        while (w && (!w->told_send_input || w->upload.complete || w->upload.failed || now - w->heard_ns < patience))
+            w = w->next;
+        if (!w)
+            continue;
+        struct nf_error err = {0};
+        nf_fail(&err, NF_ETIMEOUT, "the daemon asked for the graph and heard nothing for %lld s", (long long)(patience / NF_SEC));
+        nf_error_hint(&err, "the option upload_timeout says how long it waits");
+        nf_log(NF_LOG_WARNING, "job", "an uploader is silent", "id=%llu pid=%u", (unsigned long long)j->id, w->peer.pid);
+        upload_failed(w, &err);   /* the next one is asked */
+    }
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     struct job_table *t = timer->data;
+    drop_silent_uploaders(t);
     end_lingering(t, false);
     sched_tick(t);
 }
@@ -737,6 +760,7 @@ static void upload_failed(struct waiter *w, const struct nf_error *err)
 void job_waiter_chunk(struct waiter *w, const Neffd__V1__Chunk *chunk)
 {
     struct job *j = w->job;
+    w->heard_ns = nf_now_ns();
     if (w->answered || w->upload.complete || w->upload.failed)
         return;
     if (!w->parked && (!j || j->req)) {

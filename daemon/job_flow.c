@@ -65,6 +65,7 @@ void job_step_receive(struct job *j)
     }
     if (candidate) {
         candidate->told_send_input = true;
+        candidate->heard_ns = nf_now_ns();
         candidate->pending |= PENDING_SEND_INPUT;
         event_pump(candidate);
         return;

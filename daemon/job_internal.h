@@ -78,6 +78,7 @@ struct waiter {
     bool has_claim;
     bool joined;                            /* somebody else's job, when it came */
     bool told_send_input;
+    int64_t heard_ns;                       /* when it was told to send, or last sent something */
     bool parked;                            /* waits for the toolchains */
     bool answered;
     bool reading_paused;

@@ -112,7 +112,7 @@ static int start(struct daemon *d, struct nf_error *err)
     toolchains_open(d, &d->toolchains);   /* the first worker starts now, before gRPC has threads */
     toolchains_on_change(d->toolchains, job_toolchains_changed);
     hit_init();
-    if ((rc = srv_server_new(&(struct srv_options){.loop = d->loop, .handlers = handlers, .inline_ctx = d}, &d->server, err)) < 0)
+    if ((rc = srv_server_new(&(struct srv_options){.loop = d->loop, .handlers = handlers, .inline_ctx = d, .max_connections = (int)d->cfg->max_clients}, &d->server, err)) < 0)
         return rc;
     listen_start(d->listener, d->server);
     return lifecycle_start(d, err);

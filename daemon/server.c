@@ -699,7 +699,7 @@ int srv_server_adopt(struct srv_server *s, int fd, const struct srv_peer *peer)
     return NF_OK;
 }
 
-static void choose_numbers(struct srv_server *s)
+static void choose_numbers(struct srv_server *s, int most)
 {
     struct rlimit lim;
     int top = 1024;
@@ -707,7 +707,7 @@ static void choose_numbers(struct srv_server *s)
         top = (int)NF_MIN(lim.rlim_cur, (rlim_t)(2 * CONNECTIONS_MAX));
     /* Files, pipes of workers and gRPC's own have the numbers below. */
     s->first_fd = top >= 2048 ? 512 : NF_MIN(NF_MAX(72, top / 4), top - 1);
-    s->fd_count = NF_MIN(top - s->first_fd, CONNECTIONS_MAX);
+    s->fd_count = NF_MIN(NF_MIN(top - s->first_fd, CONNECTIONS_MAX), NF_MAX(most, 1));
     s->connections = nf_alloc_array((size_t)s->fd_count, sizeof *s->connections);
 }
 
@@ -727,7 +727,7 @@ int srv_server_new(const struct srv_options *o, struct srv_server **ret_server, 
     s->handlers = o->handlers;
     s->inline_ctx = o->inline_ctx;
     pthread_mutex_init(&s->connections_lock, NULL);
-    choose_numbers(s);
+    choose_numbers(s, o->max_connections);
     if (post_queue_new(o->loop, &s->post) < 0) {
         free(s->connections);
         free(s);

@@ -47,6 +47,7 @@ struct srv_options {
     struct uv_loop_s *loop;
     const struct srv_handler *const *handlers; /* RPC_METHOD_MAX of them, by enum rpc_method_id; NULL: not implemented. Static */
     void *inline_ctx;
+    int max_connections;                       /* at most; fewer where descriptors are scarce */
 };
 
 int srv_server_new(const struct srv_options *o, struct srv_server **ret_server, struct nf_error *err);

@@ -135,6 +135,29 @@ def uploader_dies():
         expect("send_input" in kinds(second.events), kinds(second.events))
 
 
+def silent_uploader():
+    """The one that was asked for the bytes is alive and says nothing: after a while it is given up, and the other is asked."""
+    with Place("ok", args=("--upload-timeout=1",)) as p:
+        big = module(1) + b"// " + b"x" * 3_000_000 + b"\n"
+        d = done(p.client().compile(big, **T)[0])
+        p.client().remove(canonical_keys=[d["canonical_key"]])
+        for alias in Path(p.daemon.local, "aliases").rglob("*"):
+            if alias.is_symlink():
+                alias.unlink()
+        first = p.client().open(big, front_key=d["front_key"], **T)
+        for event in first.call:    # and does not send, nor close its side
+            if event["send_input"] is not None:
+                break
+        second = p.client().open(big, front_key=d["front_key"], **T)
+        last, _ = second.result()
+        expect(done(last)["outcome"] in ("OUTCOME_COMPILED", "OUTCOME_JOINED"), last)
+        failed = None
+        for event in first.call:
+            failed = event["failed"] or failed
+        first.stop = True
+        expect(failed is not None and failed["code"] == "timeout" and "upload_timeout" in failed["hint"], failed)
+
+
 def lying_front_key():
     """A caller whose bytes have another key than it said: those who meant that key are served their own graph."""
     with Place() as p:
@@ -567,7 +590,7 @@ def full_and_broken_places():
 
 
 if __name__ == "__main__":
-    main([compile_then_hits, restart_hits_without_upload, one_front_key_joins, canonical_twins_merge, uploader_dies, lying_front_key,
+    main([compile_then_hits, restart_hits_without_upload, one_front_key_joins, canonical_twins_merge, uploader_dies, silent_uploader, lying_front_key,
           waiter_leaves_others_stay, last_waiter_cancels, detached_goes_on, past_half_goes_on, cancel_job, compile_timeout, lock_timeout,
           ignore_cache_and_no_publish, failures_are_remembered_by_class, transient_failures_are_repeated, bad_output_is_no_success,
           nothing_escapes, priorities, queue_limit_says_when, memory_admission, explain, stages_and_intermediates, side_files_and_namespaces,
