@@ -188,6 +188,8 @@ static bool look_up(struct alone *a, unsigned flags, enum cc_next *ret_next, int
 {
     struct cc *cc = a->cc;
     struct cache_found f = {0};
+    if (cc->wrapper.retry_failed)
+        flags |= CACHE_LOOKUP_NO_FAILURES;
     if (cache_store_lookup(a->store, &cc->key, cc->cfg->cache_namespace, flags, &f, NULL) != NF_OK)
         return false;
     if (f.hit) {
@@ -333,7 +335,7 @@ static enum cc_next publish(struct alone *a, struct cache_meta *meta, int *ret_r
     struct cache_published out = {0};
     struct nf_error err = {0};
     enum cc_next next;
-    if (!cc->cfg->disable_cache && cache_store_publish(a->store, &p, &out, &err) == NF_OK && out.hit) {
+    if (!cc->cfg->disable_cache && !cc->wrapper.no_cache && cache_store_publish(a->store, &p, &out, &err) == NF_OK && out.hit) {
         next = give_hit(a, out.hit, "compiled", ret_rc, why);          /* the winner's bytes, if somebody was faster */
         cache_hit_close(out.hit);
     } else {
@@ -432,6 +434,7 @@ enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
     struct alone a = {.cc = cc};
     enum cc_next next = CC_EXEC;
     struct lock_host *lock = NULL;
+    bool no_cache = cc->cfg->disable_cache || cc->wrapper.no_cache;
     cc->via = "cache";
     if (!cc->compiler && !cc->cfg->cache_only) {
         nf_fail(why, NF_ENOCOMPILER, "no compiler");
@@ -440,7 +443,7 @@ enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
     drv_register();
     if (open_tiers(&a, why) != NF_OK || identify(&a, why) != NF_OK || make_key(&a, why) != NF_OK)
         goto out;
-    if (!cc->cfg->disable_cache && look_up(&a, 0, &next, ret_rc, why))
+    if (!no_cache && look_up(&a, 0, &next, ret_rc, why))
         goto out;
     if (cc->cfg->cache_only) {
         cc->outcome = "miss";
@@ -456,7 +459,7 @@ enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
     }
     if (r != NF_OK)
         goto out;
-    if (!cc->cfg->disable_cache && look_up(&a, CACHE_LOOKUP_CLAIMED, &next, ret_rc, why))
+    if (!no_cache && look_up(&a, CACHE_LOOKUP_CLAIMED, &next, ret_rc, why))
         goto out;
     a.work_dir = make_work_dir(&a, why);
     if (!a.work_dir)

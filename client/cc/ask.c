@@ -64,6 +64,7 @@ enum cc_next cc_ask(struct cc *cc, int *ret_rc, struct nf_error *why)
         .struct_size = sizeof(q), .graph = cc->graph.data, .graph_bytes = cc->graph.len, .target = cc->call.target,
         .options = options, .option_count = cc->option_count, .side_files = side, .side_file_count = cc->side_count,
         .name = slash ? slash + 1 : cc->call.input, .on_event = on_event, .user = cc,
+        .ignore_failures = cc->wrapper.retry_failed, .no_publish = cc->wrapper.no_cache,
     };
     struct cl_answer answer = {.brief = true};
     struct nf_error err = {0};

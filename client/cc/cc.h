@@ -41,6 +41,7 @@ struct cc {
     char *compiler;                    /* the real one; NULL: there is none */
     char *self;                        /* this program's file */
     struct drv_call call;
+    struct drv_wrapper wrapper;        /* what NEURON_CC_FLAGS says to whoever wraps the compiler, which is us too */
     const char *output;
     struct nf_buf graph;
     struct pipe_option *options;       /* of the call, and env:NAME */

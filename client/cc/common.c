@@ -315,6 +315,12 @@ void cc_begin(struct cc *cc, int argc, char **argv, struct nf_error *why)
     signal(SIGPIPE, SIG_IGN);
     if (drv_call_parse(argc - 1, argv + 1, cc->arena, &cc->call, why) != NF_OK)
         cc_exec_real(cc, why->message);
+    /* The front end has split the variable and handed its flags on as arguments; what is meant for the wrapper stands only here. */
+    const char *flags = getenv("NEURON_CC_FLAGS");
+    char **ignored;
+    size_t count;
+    if (flags && drv_cc_flags_split(nf_str_c(flags), cc->arena, &ignored, &count, &cc->wrapper, &err) != NF_OK && !self)
+        nf_error_print("neffcc: warning", &err);
     const char *cannot = cc_prepare(cc, why);
     if (cannot)
         cc_exec_real(cc, cannot);

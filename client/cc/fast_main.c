@@ -62,7 +62,7 @@ int main(int argc, char **argv)
     uid_t daemon = socket && stat(socket, &st) == 0 && S_ISSOCK(st.st_mode) ? st.st_uid : (uid_t)-1;
     struct cache_reader_options o = {.local_dir = cc.cfg->local_dir, .trusted_uids = &daemon, .trusted_count = daemon != (uid_t)-1,
                                      .verify_always = cc.cfg->verify == CFG_VERIFY_ALWAYS};
-    if (cc.cfg->disable_cache || cc.cfg->record_dir[0] || front_key(&cc, &front) != NF_OK || cache_reader_open(&o, &reader, NULL) != NF_OK ||
+    if (cc.cfg->disable_cache || cc.wrapper.no_cache || cc.cfg->record_dir[0] || front_key(&cc, &front) != NF_OK || cache_reader_open(&o, &reader, NULL) != NF_OK ||
         cache_reader_lookup_front(reader, &front, &hit, NULL) != NF_OK || cache_hit_footer(hit)->kind != CACHE_KIND_NEFF)
         go_on(&cc);
     cc.via = "cache";

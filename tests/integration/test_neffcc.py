@@ -560,6 +560,26 @@ class Failures(Case):
         with self.subTest("daemon"):
             test()
 
+    def test_the_wrappers_flags_are_ours_too(self):
+        """--retry_failed_compilation and --no_cache in NEURON_CC_FLAGS never reach the compiler; they are meant for the cache."""
+        def test():
+            self.act("fail")
+            self.assertEqual(self.cc().returncode, 70)
+            self.act("ok")
+            self.assertEqual(self.cc().returncode, 70)
+            self.ok(NEURON_CC_FLAGS="--model-type=generic --retry_failed_compilation")
+            self.assertEqual(self.compiles, 2)
+            self.ok(NEURON_CC_FLAGS="--no_cache")
+            self.assertEqual(self.compiles, 3)
+            self.ok()
+            self.assertEqual(self.compiles, 3)
+        self.both(test)
+
+    def test_glued_flags_are_diagnosed(self):
+        p = self.ok(NEURON_CC_FLAGS="--model-type=transformer--cache_dir=/x")
+        self.assertIn("glued", p.err)
+        self.assertIn("hint:", p.err)
+
     def test_interrupted_is_not_failed(self):
         self.act("slow:30")
         p = self.start(self.args())
@@ -656,6 +676,12 @@ class Keys(Case):
             keys.add(self.last()["canonical_key"])
         self.assertEqual(len(keys), len(variants))
         self.assertEqual(self.compiles, len(variants))
+
+    def test_keys_are_the_same_in_every_process(self):
+        for i in range(12):
+            self.ok(more=["--x=1", "-O1"], TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR=self.path(f"local{i}"), RANK=str(i))
+        self.assertEqual(len({c["canonical_key"] for c in self.calls()}), 1)
+        self.assertEqual(self.compiles, 1)
 
     def test_source_locations_do_not_count(self):
         self.write("l.mlir", graph(where=' loc("/home/a/model.py":3:4)'))
