@@ -220,7 +220,8 @@ class InItsPlace(Case):
         self.stop_daemon()
         self.ok(more=["-O1"])
         self.assertEqual(self.compiles, 2)
-        self.assertEqual([c["via"] for c in self.calls()], ["cache", "cache", "daemon", "cache"])
+        self.assertEqual([c["outcome"] for c in self.calls()], ["compiled", "hit_local", "compiled", "hit_local"])
+        self.assertEqual([self.calls()[i]["via"] for i in (0, 2, 3)], ["cache", "daemon", "cache"])
 
     def test_the_default_output_is_file_neff(self):
         subprocess.run(["neuronx-cc", "compile", "m.mlir", "--framework=XLA", "--target=trn1"], cwd=self.work, env=self.env, check=True, capture_output=True)
