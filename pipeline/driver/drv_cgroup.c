@@ -3,8 +3,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -58,6 +60,20 @@ static char *own_place(void)
     return found;
 }
 
+/* Those of processes that were killed together with their keepers. What still has members cannot be removed, so nothing is lost. */
+static void sweep(const char *place)
+{
+    DIR *d = opendir(place);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int pid = 0;
+        unsigned n;
+        if (sscanf(e->d_name, "neffd-%d-%u", &pid, &n) == 2 && pid > 1 && kill(pid, 0) < 0 && errno == ESRCH)
+            unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
+    }
+    if (d)
+        closedir(d);
+}
+
 void drv_cgroup_make(struct drv_cgroup *g, uint64_t memory_limit_bytes)
 {
     static _Atomic unsigned number;
@@ -65,7 +81,10 @@ void drv_cgroup_make(struct drv_cgroup *g, uint64_t memory_limit_bytes)
     char *place = own_place();
     if (!place)
         return;
-    char *path = nf_asprintf("%s/neffd-%d-%u", place, (int)getpid(), atomic_fetch_add(&number, 1));
+    unsigned mine = atomic_fetch_add(&number, 1);
+    if (mine == 0)
+        sweep(place);
+    char *path = nf_asprintf("%s/neffd-%d-%u", place, (int)getpid(), mine);
     free(place);
     if (mkdir(path, 0755) < 0) {
         free(path);

@@ -151,6 +151,7 @@ struct keeper {
     uint64_t maxrss;
     bool ended;
     bool deaf;              /* nobody listens any more */
+    const char *group;      /* folder of the cgroup, or NULL */
 };
 
 static void say(struct keeper *k, int word, int value)
@@ -190,7 +191,7 @@ static void signal_all(int sig)
 }
 
 /* Until there is none: those that are born while we look are seen in the next round, as children of ours. */
-_Noreturn static void end_all(struct keeper *k)
+_Noreturn static void end_all(struct keeper *k, bool orphaned)
 {
     int killed = 0;
     for (;;) {
@@ -204,6 +205,8 @@ _Noreturn static void end_all(struct keeper *k)
         struct timespec little = {0, 1000000};
         nanosleep(&little, NULL);
     }
+    if (orphaned && k->group)
+        rmdir(k->group);
     say(k, KEEPER_GONE, killed);
     _exit(0);
 }
@@ -252,7 +255,7 @@ static void close_others(int keep_from)
         close(fd);
 }
 
-_Noreturn void drv_keeper_main(const struct drv_command *command, char *const *env, int control, int out, int err, int procs)
+_Noreturn void drv_keeper_main(const struct drv_command *command, char *const *env, int control, int out, int err, int procs, const char *group)
 {
     sigset_t all;
     sigfillset(&all);
@@ -270,7 +273,7 @@ _Noreturn void drv_keeper_main(const struct drv_command *command, char *const *e
             dup3(fds[i], i, i < 3 ? 0 : O_CLOEXEC);
     procs = fds[4] >= 0 ? 4 : -1;
     close_others(procs >= 0 ? 5 : 4);
-    struct keeper k = {.control = 3};
+    struct keeper k = {.control = 3, .group = group};
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
@@ -297,11 +300,11 @@ _Noreturn void drv_keeper_main(const struct drv_command *command, char *const *e
             char order;
             ssize_t n = recv(k.control, &order, 1, MSG_DONTWAIT);
             if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-                end_all(&k);             /* whoever wanted this is dead */
+                end_all(&k, true);       /* whoever wanted this is dead */
             if (n == 1 && order == KEEPER_TERM)
                 signal_all(SIGTERM);
             if (n == 1 && order == KEEPER_KILL)
-                end_all(&k);
+                end_all(&k, false);
         }
     }
 }

@@ -25,8 +25,9 @@ enum keeper_order {
 };
 
 /* Never returns. In the forked child: control is one end of a SOCK_SEQPACKET pair, out and err the write ends of the pipes, procs an open
- * cgroup.procs file or -1. Only system calls: the parent may have had threads. */
-_Noreturn void drv_keeper_main(const struct drv_command *command, char *const *env, int control, int out, int err, int procs);
+ * cgroup.procs file or -1, group its folder or NULL (the keeper removes it when nobody else is left to). Only system calls: the parent
+ * may have had threads. */
+_Noreturn void drv_keeper_main(const struct drv_command *command, char *const *env, int control, int out, int err, int procs, const char *group);
 
 /* Resident bytes of all descendants of pid (itself not counted); their number in *ret_count. */
 uint64_t drv_tree_rss(pid_t pid, unsigned *ret_count);

@@ -202,7 +202,7 @@ int drv_run(const struct drv_command *command, struct drv_result *ret_result, st
     r.started = nf_now_ns();
     r.keeper = fork();
     if (r.keeper == 0)
-        drv_keeper_main(command, command->env ? (char *const *)(uintptr_t)command->env : environ, pair[1], out[1], errp[1], group.procs);
+        drv_keeper_main(command, command->env ? (char *const *)(uintptr_t)command->env : environ, pair[1], out[1], errp[1], group.procs, group.path);
     if (r.keeper < 0) {
         rc = nf_fail_errno(err, errno, "cannot start a process for %s", command->path);
         goto out;
