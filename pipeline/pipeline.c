@@ -4,6 +4,7 @@
 #include "base/reader.h"
 #include "pipeline/hlo/bytecode.h"
 #include "pipeline/hlo/hlo.h"
+#include "pipeline/hlo/passes.h"
 #include "pipeline/hlo/hlo_proto.h"
 #include "pipeline/side.h"
 #include "pipeline/stages.h"
@@ -198,6 +199,8 @@ int pipe_import(struct nf_str bytes, enum pipe_kind kind, const char *file_name,
         strip_kernel_paths(m);
     if (r == NF_OK)
         r = hlo_verify(m, err);
+    if (r == NF_OK)
+        r = hlo_pass_legalise(m, err); /* deprecated operations: compilers need not know them, and both spellings share a key */
     if (r == NF_OK)
         r = hlo_canonicalise(m, err);
     if (r != NF_OK)

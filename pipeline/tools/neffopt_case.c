@@ -337,8 +337,9 @@ void neffopt_case_bytecode(const char *path, struct case_result *r)
         if (r->verdict == VERDICT_FAIL)
             goto out;
     }
-    /* X.bc.mlir is exactly what X.mlir.bc holds, where both stand there; else X.mlir */
-    char *text_path = nf_asprintf("%.*s.bc.mlir", (int)(strlen(path) - 8), path);
+    /* X.bc.mlir is exactly what X.mlir.bc, X.debug.mlir.bc and X.v1_2_3.mlir.bc hold, where it stands there; else the text of the same name */
+    const char *first_dot = strchr(base, '.');
+    char *text_path = nf_asprintf("%.*s.bc.mlir", (int)(first_dot - path), path);
     if (access(text_path, R_OK) != 0) {
         free(text_path);
         text_path = nf_strndup(path, strlen(path) - 3);

@@ -25,6 +25,35 @@ START_TEST(every_pass_leaves_the_samples_valid)
 }
 END_TEST
 
+static struct nf_digest legal_key(const char *text)
+{
+    struct nf_arena *arena = nf_arena_new(0);
+    struct nf_error err = {0};
+    struct nf_digest key;
+    struct hlo_module *m = parse_ok(arena, nf_str_c(text));
+    ck_assert_int_eq(hlo_passes_run(m, NF_STR("legalise,canonicalise"), NULL, NULL, &err), 0);
+    ck_assert_int_eq(hlo_key(m, &key, &err), 0);
+    nf_arena_free(arena);
+    return key;
+}
+
+static const char *const deprecated[][2] = {
+    {"func.func @main(%a: tensor<3xf32>) -> tensor<2x3xf32> {\n %0 = stablehlo.broadcast %a, sizes = [2] : (tensor<3xf32>) -> tensor<2x3xf32>\n return %0 : tensor<2x3xf32>\n}",
+     "func.func @main(%a: tensor<3xf32>) -> tensor<2x3xf32> {\n %0 = stablehlo.broadcast_in_dim %a, dims = [1] : (tensor<3xf32>) -> tensor<2x3xf32>\n return %0 : tensor<2x3xf32>\n}"},
+    {"func.func @main(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>) -> tensor<2x4xf32> {\n %0 = stablehlo.dot %a, %b : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>\n return %0 : tensor<2x4xf32>\n}",
+     "func.func @main(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>) -> tensor<2x4xf32> {\n %0 = stablehlo.einsum %a, %b, config = \"ij,jk->ik\" : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>\n return %0 : "
+     "tensor<2x4xf32>\n}"},
+    {"func.func @main() -> !stablehlo.token {\n %0 = stablehlo.create_token : !stablehlo.token\n return %0 : !stablehlo.token\n}",
+     "func.func @main() -> !stablehlo.token {\n %0 = stablehlo.after_all : !stablehlo.token\n return %0 : !stablehlo.token\n}"},
+};
+
+START_TEST(deprecated_spellings_share_a_key)
+{
+    struct nf_digest a = legal_key(deprecated[_i][0]), b = legal_key(deprecated[_i][1]);
+    ck_assert(nf_digest_eq(&a, &b));
+}
+END_TEST
+
 START_TEST(names_are_checked)
 {
     struct nf_arena *arena = nf_arena_new(0);
@@ -73,6 +102,7 @@ int main(void)
     TCase *t = tcase_create("passes");
     tcase_set_timeout(t, 60);
     tcase_add_test(t, every_pass_leaves_the_samples_valid);
+    tcase_add_loop_test(t, deprecated_spellings_share_a_key, 0, (int)NF_ARRAY_LEN(deprecated));
     tcase_add_test(t, names_are_checked);
     tcase_add_test(t, circles_of_calls_are_refused);
     tcase_add_test(t, explosions_are_refused);
