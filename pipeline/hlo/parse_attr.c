@@ -12,7 +12,7 @@
 /* ---- aliases ---- */
 
 struct parse_alias {
-    size_t at;                      /* offset of the value */
+    size_t at, end;                 /* offsets of the value; end once it was read */
     bool busy;
     uint64_t nodes;                 /* what it expands to */
     const struct hlo_attr *attr;
@@ -68,6 +68,7 @@ bool hlo__parse_alias(struct hlo_parser *p, char sigil, struct nf_str name, cons
         if (!ok)
             return false;
         a->nodes = p->nodes - before;
+        a->end = (size_t)(p->at - p->begin);
         p->at = back;
     } else {
         /* a text of a few lines must not become gigabytes when it is printed */
@@ -79,6 +80,22 @@ bool hlo__parse_alias(struct hlo_parser *p, char sigil, struct nf_str name, cons
         *ret_attr = a->attr;
     if (ret_type)
         *ret_type = a->type;
+    return true;
+}
+
+/* Behind "#name =": reads the value, once even if it was used before, and goes behind it. */
+bool hlo__parse_alias_value(struct hlo_parser *p, char sigil, struct nf_str name)
+{
+    const struct hlo_attr *attr;
+    const struct hlo_type *type;
+    if (!p->aliases_scanned)
+        scan_aliases(p);
+    struct parse_alias *a = nf_map_get(p->aliases, nf_str_n(name.data - 1, name.len + 1));
+    if (!a || p->begin + a->at != p->at) /* defined twice: the last one counts */
+        return sigil == '#' ? hlo__parse_attr(p, &attr) : hlo__parse_type(p, &type);
+    if (!hlo__parse_alias(p, sigil, name, &attr, &type))
+        return false;
+    p->at = p->begin + a->end;
     return true;
 }
 

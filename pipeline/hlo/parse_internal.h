@@ -152,6 +152,7 @@ bool hlo__parse_dot_algorithm(struct hlo_parser *p, const struct hlo_attr **ret)
 bool hlo__parse_dense(struct hlo_parser *p, const struct hlo_type *type, const struct hlo_attr **ret); /* "dense" read; type NULL: behind it */
 bool hlo__parse_dense_resource(struct hlo_parser *p, const struct hlo_attr **ret);
 bool hlo__parse_alias(struct hlo_parser *p, char sigil, struct nf_str name, const struct hlo_attr **ret_attr, const struct hlo_type **ret_type);
+bool hlo__parse_alias_value(struct hlo_parser *p, char sigil, struct nf_str name);
 /* A float literal at p->at, sign already read. */
 bool hlo__parse_number(struct hlo_parser *p, bool negative, const struct hlo_attr **ret);
 double hlo__strtod(const char *s, const char *end, const char **ret_end);

@@ -476,9 +476,7 @@ static bool parse_top(struct hlo_parser *p)
                 return false;
             if (memchr(name.data, '.', name.len))
                 return hlo__parse_fail_at(p, start, NF_EGRAPH, "an alias name has no '.'");
-            const struct hlo_attr *a;
-            const struct hlo_type *t;
-            if (c == '#' ? !hlo__parse_attr(p, &a) : !hlo__parse_type(p, &t))
+            if (!hlo__parse_alias_value(p, c, name))
                 return false;
             continue;
         }
