@@ -103,6 +103,9 @@ int cl_artifact_of_message(neffd_client *client, const Neffd__V1__Artifact *mess
 int cl_artifact_of_file(const char *path, struct nf_str bytes, neffd_artifact **ret_artifact, struct nf_error *err);
 /* The name of the device that a program was loaded on. */
 const char *cl_program_device(const neffd_program *program);
+/* The device's program behind it, and whether programs that are loaded from now on collect times by step. */
+struct rt_program *cl_program_rt(const neffd_program *program);
+void cl_profile_programs(bool on);
 /* Done for a hit without an RPC. Owned by the caller, as if unpacked. */
 Neffd__V1__Done *cl_done_of_hit(struct cache_hit *hit, const struct nf_digest *front_key, int outcome, uint64_t total_us);
 

@@ -34,6 +34,10 @@ struct neffd_program {
     neffd_tensor_desc *inputs, *outputs;
 };
 
+static bool profile_programs;    /* set before threads load */
+
+void cl_profile_programs(bool on) { profile_programs = on; }
+
 static int device_get(const char *name, const struct rt_device_config *config, struct open_device **ret_device, struct nf_error *err)
 {
     int r = NF_OK;
@@ -151,6 +155,7 @@ static int program_load(neffd_client *client, neffd_artifact *artifact, const ne
     load.file_fd = artifact->hit ? cache_hit_fd(artifact->hit) : artifact->fd;
     load.owner_uid = artifact->owner_uid;
     load.trusted_uid = daemon;
+    load.profile = profile_programs;
     struct open_device *device = NULL;
     struct rt_program *program = NULL;
     const struct rt_device_config config = {
@@ -182,6 +187,8 @@ const char *cl_program_device(const neffd_program *program)
     const struct rt_device *device = program->program->device;
     return device == program->device->device ? program->device->name : device->ops->name;
 }
+
+struct rt_program *cl_program_rt(const neffd_program *program) { return program->program; }
 
 CL_EXPORT int neffd_program_load(neffd_client *client, neffd_artifact *artifact, const neffd_load_options *options,
     neffd_program **ret_program, neffd_error *out)

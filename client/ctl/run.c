@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "client/ctl/request.h"
 #include "client/wire.h"
+#include "runtime/cpu/cpu.h"
 #include "runtime/compare.h"
 #include "runtime/neff.h"
 #include "runtime/npy.h"
@@ -29,6 +30,7 @@ const struct ctl_option ctl_options_run[] = {
     {"repeat", 0, "N", NULL, "execute N times and say the median"},
     {"random", 0, "SEED", NULL, "random arguments"},
     {"threads", 0, "N", NULL, "threads of the cpu device"},
+    {"profile", 0, "FILE", "file", "time and bytes by step: a table on stderr, a Chrome trace in FILE (-: the table alone)"},
     {"device", 0, "D", NULL, "cpu, evaluator, neuron:0 ... (else what the artifact is for)"},
     {"target", 0, "T", "cpu trn1 trn1n trn2 trn3 inf2", "what to compile for"},
     {"option", 'O', "NAME=VALUE", NULL, "an option of the compiler"},
@@ -753,6 +755,25 @@ static int load(struct run *r, neffd_client *client, neffd_artifact *artifact, c
     return NF_OK;
 }
 
+/* What the device measured, over all executions. */
+static int write_profile(const struct run *r, const char *path, struct nf_error *err)
+{
+    struct rt_program *p = cl_program_rt(r->dev[0].program);
+    struct nf_buf table = NF_BUF_INIT, trace = NF_BUF_INIT;
+    int rc = p->device->ops->profile ? p->device->ops->profile(p, &table, err)
+                                     : nf_fail(err, NF_EUNSUPPORTED, "the device %s measures no steps", p->device->ops->name);
+    if (rc >= 0)
+        fputs(table.data ? table.data : "", stderr);
+    if (rc >= 0 && strcmp(path, "-") != 0) {
+        if (p->device->ops == &cpu_device_ops)
+            cpu_program_trace(p, &trace);
+        rc = nf_file_replace(path, nf_buf_str(&trace), 0644, err);
+    }
+    nf_buf_done(&table);
+    nf_buf_done(&trace);
+    return rc;
+}
+
 int ctl_cmd_run(struct ctl *c)
 {
     struct run r = {.c = c, .rel_tol = -1, .abs_tol = -1};
@@ -784,7 +805,8 @@ int ctl_cmd_run(struct ctl *c)
     find_manifest(&r, r.inputs_dir);
     r.devices = count_devices(&r);
     r.dev = nf_alloc_array(r.devices, sizeof(*r.dev));
-    const char *device = ctl_value(c, "device");
+    const char *device = ctl_value(c, "device"), *profile = ctl_value(c, "profile");
+    cl_profile_programs(profile != NULL);
     rc = load(&r, client, artifact, device, threads, &err);
     if (rc >= 0 && r.devices > 1 && takes_whole_arrays(&r)) {
         for (size_t d = 0; d < r.devices; d++) {
@@ -815,6 +837,10 @@ int ctl_cmd_run(struct ctl *c)
         goto out;
     }
     report(&r, cl_program_device(r.dev[0].program));
+    if (profile && (rc = write_profile(&r, profile, &err)) < 0) {
+        code = ctl_fail(c, &err, NULL);
+        goto out;
+    }
     for (size_t i = 0; i < r.output_count; i++)
         if (r.results[i].mismatched)
             code = CTL_WRONG;

@@ -465,8 +465,15 @@ void cpu_program_trace(const struct rt_program *program, struct nf_buf *out)
         for (uint32_t i = 0; i < p->plan->block[b].nstep; i++, k++) {
             const struct plan_step *s = &p->plan->block[b].step[i];
             double us = (double)p->profile[k] / 1e3 / runs;
-            nf_buf_addf(out, "%s\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"bytes\":%" PRId64 "}}", k ? "," : "", plan_op_name((enum plan_op)s->op),
-                        b, at, us, step_bytes(p->plan, s));
+            nf_buf_addf(out, "%s\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"bytes\":%" PRId64 ",\"source\":\"", k ? "," : "",
+                        plan_op_name((enum plan_op)s->op), b, at, us, step_bytes(p->plan, s));
+            struct nf_str label = s->label == PLAN_NO_LABEL ? NF_STR("") : p->plan->label[s->label];
+            for (size_t c = 0; c < label.len; c++) { /* plain JSON: what needs an escape is written as one */
+                unsigned char ch = (unsigned char)label.data[c];
+                if (ch < 32 || ch == '"' || ch == '\\') nf_buf_addf(out, "\\u%04x", ch);
+                else nf_buf_add_char(out, (char)ch);
+            }
+            nf_buf_add_c(out, "\"}}");
             if (b == 0) at += us;
         }
     nf_buf_add_c(out, "\n],\"displayTimeUnit\":\"ms\"}\n");
