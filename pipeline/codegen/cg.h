@@ -120,6 +120,7 @@ struct cg {
     struct cg_graph *main, *newest;
     uint32_t nargs, nouts;
     struct cg_value **args;
+    struct cg_value **map;             /* by id of the module's values */
     uint64_t *arg_bytes, *out_bytes;
     int64_t *alias;                    /* by output: argument, or -1 */
     uint32_t replicas, partitions;

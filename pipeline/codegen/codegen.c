@@ -113,6 +113,20 @@ static void count(const struct cg *cg, const struct plan *p, struct cg_report *r
     for (uint32_t i = 0; i < p->nkernels; i++) r->native += p->kernel[i].image_offset >= 0;
 }
 
+static void trace(const struct cg *cg, struct hlo_module *m, struct cg_traces *ret)
+{
+    size_t n = 0;
+    struct hlo_block *b = hlo_func_block(hlo_module_entry(m));
+    HLO_FOR_OPS(op, b) n += op->num_results;
+    *ret = (struct cg_traces){.v = nf_alloc_array(n + 1, sizeof *ret->v)};
+    HLO_FOR_OPS(op, b) {
+        for (uint32_t i = 0; i < op->num_results; i++) {
+            const struct cg_value *c = cg->map[op->results[i].id];
+            if (c && !c->dead && c->plan_value && c->kind != CG_ARG && c->kind != CG_CONST) ret->v[ret->n++] = (struct cg_trace){&op->results[i], c->plan_value - 1};
+        }
+    }
+}
+
 int cg_build(struct hlo_module *m, const struct cg_request *q, struct cg_artifact *ret, struct nf_error *err)
 {
     struct cg cg = {.arena = nf_arena_new(0), .print = q->print, .print_user = q->print_user, .err = err};
@@ -161,6 +175,7 @@ int cg_build(struct hlo_module *m, const struct cg_request *q, struct cg_artifac
     struct cg_artifact a = {.constants = cg.constants, .image = image, .replicas = cg.replicas, .partitions = cg.partitions, .report = rep};
     plan_write(plan, &a.plan);
     cg.constants = image = NF_BUF_INIT;
+    if (q->ret_traces) trace(&cg, m, q->ret_traces);
     *ret = a;
 out:
     nf_buf_done(&image);

@@ -11,8 +11,19 @@
 #include "base/str.h"
 
 struct hlo_module;
+struct hlo_value;
 
 #define CG_EMITTER_VERSION 1 /* enters keys of artifacts and of cached kernels: raise it with every change of the code made */
+
+/* Where the plan keeps what an operation of the entry function made: for checks step by step. */
+struct cg_trace {
+    const struct hlo_value *value;
+    uint32_t plan_value;
+};
+struct cg_traces {
+    struct cg_trace *v;      /* malloc'ed; of values that have memory of their own */
+    size_t n;
+};
 
 struct cg_request {
     int tier;                /* 1: good code (default); 0: quick */
@@ -25,6 +36,7 @@ struct cg_request {
     /* Called with the printed form of each stage: import group lower plan. NULL: not wanted. */
     void (*print)(void *user, const char *stage, struct nf_str text);
     void *print_user;
+    struct cg_traces *ret_traces; /* NULL: not wanted */
 };
 
 struct cg_report {

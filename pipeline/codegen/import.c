@@ -1125,7 +1125,7 @@ int cg_import(struct cg *cg, struct hlo_module *m, struct nf_error *err)
     struct hlo_block *b = f ? hlo_func_block(f) : NULL;
     if (!b || !b->last) return nf_fail(err, NF_EGRAPH, "the program has no entry function");
     struct import im = {.cg = cg, .m = m, .err = err, .nmap = m->num_values};
-    im.map = NF_NEW_ARRAY(cg->arena, struct cg_value *, m->num_values + 1);
+    cg->map = im.map = NF_NEW_ARRAY(cg->arena, struct cg_value *, m->num_values + 1);
     cg->replicas = (uint32_t)module_number(m, NF_STR("mhlo.num_replicas"));
     cg->partitions = (uint32_t)module_number(m, NF_STR("mhlo.num_partitions"));
     struct cg_graph *g = cg->main = cg_graph_new(cg, NULL);

@@ -11,7 +11,7 @@
 #include <getopt.h>
 #include <unistd.h>
 
-enum action { ACT_NONE, ACT_PRINT, ACT_GENERIC, ACT_CANONICAL, ACT_KEY, ACT_VERIFY, ACT_BYTECODE, ACT_HLO_PROTO, ACT_EVAL, ACT_CHECK, ACT_LIST_OPS, ACT_LIST_PASSES };
+enum action { ACT_NONE, ACT_PRINT, ACT_GENERIC, ACT_CANONICAL, ACT_KEY, ACT_VERIFY, ACT_BYTECODE, ACT_HLO_PROTO, ACT_EVAL, ACT_STEPS, ACT_CHECK, ACT_LIST_OPS, ACT_LIST_PASSES };
 
 struct options {
     enum action action;
@@ -19,11 +19,13 @@ struct options {
     bool json, debug_info, stats;
     struct check_options check;
     struct eval_options eval;
+    const char *stage;          /* --native-stage */
 };
 
 static const char usage_text[] =
     "usage: neffopt FILE|- --print|--print-generic|--canonical|--key|--verify|--to-bytecode[=VERSION]|--to-hlo-proto [-o OUT] [--passes=a,b,c] [--print-after=PASS|all] [--stats] [--debug-info] [--input-kind K] [--json]\n"
     "       neffopt FILE|- --eval [--inputs DIR] [--expected DIR] [--output DIR] [--function NAME]\n"
+    "       neffopt FILE|- --check-steps [--inputs DIR] | --native-stage=import|group|plan\n"
     "       neffopt --check PATH... [--target evaluator|cpu] [--list] [--json] [--jobs N] [--time-limit S]\n"
     "       neffopt --list-ops | --list-passes\n"
     "\n"
@@ -33,6 +35,8 @@ static const char usage_text[] =
     "  --key              64 hex digits that equal programs share; with --json the parts it is made of\n"
     "  --verify           nothing but the verdict\n"
     "  --eval             run it on the reference evaluator\n"
+    "  --check-steps      compare what the native form stores with the evaluator, and name the first operation that differs\n"
+    "  --native-stage S   print a stage of the native code generator\n"
     "  --inputs DIR       arguments: DIR/00.npy, 01.npy, ...\n"
     "  --expected DIR     compare the results with DIR/00.npy, ...; tolerances are those of manifest.json\n"
     "  --function NAME    run another function than the entry\n"
@@ -204,6 +208,9 @@ static int run(const struct options *o)
         e.stats = o->stats;
         if (neffopt_eval(m, &e, &err))
             rc = fail_with(o, &err);
+    } else if (o->action == ACT_STEPS) {
+        if (neffopt_steps(m, o->eval.inputs, o->stage, &err))
+            rc = fail_with(o, &err);
     } else if (o->action == ACT_KEY) {
         rc = print_key(o, m, nf_buf_str(&text));
     } else if (o->action == ACT_VERIFY) {
@@ -260,10 +267,11 @@ static int list_ops(bool json)
 
 int main(int argc, char **argv)
 {
-    enum { O_PRINT = 256, O_GENERIC, O_CANONICAL, O_KEY, O_VERIFY, O_CHECK, O_LIST_OPS, O_JSON, O_JOBS, O_TIME_LIMIT, O_LIST, O_TARGET, O_STATS, O_DEBUG, O_KIND, O_HELP, O_VERSION, O_BYTECODE, O_HLO_PROTO, O_EVAL, O_INPUTS, O_EXPECTED, O_FUNCTION, O_PASSES, O_PRINT_AFTER, O_LIST_PASSES };
+    enum { O_PRINT = 256, O_GENERIC, O_CANONICAL, O_KEY, O_VERIFY, O_CHECK, O_LIST_OPS, O_JSON, O_JOBS, O_TIME_LIMIT, O_LIST, O_TARGET, O_STATS, O_DEBUG, O_KIND, O_HELP, O_VERSION, O_BYTECODE, O_HLO_PROTO, O_EVAL, O_STEPS, O_STAGE, O_INPUTS, O_EXPECTED, O_FUNCTION, O_PASSES, O_PRINT_AFTER, O_LIST_PASSES };
     static const struct option longs[] = {
         {"print", no_argument, NULL, O_PRINT}, {"print-generic", no_argument, NULL, O_GENERIC}, {"canonical", no_argument, NULL, O_CANONICAL},
         {"key", no_argument, NULL, O_KEY}, {"verify", no_argument, NULL, O_VERIFY}, {"check", no_argument, NULL, O_CHECK},
+        {"check-steps", no_argument, NULL, O_STEPS}, {"native-stage", required_argument, NULL, O_STAGE},
         {"eval", no_argument, NULL, O_EVAL}, {"inputs", required_argument, NULL, O_INPUTS}, {"expected", required_argument, NULL, O_EXPECTED},
         {"function", required_argument, NULL, O_FUNCTION},
         {"list-ops", no_argument, NULL, O_LIST_OPS}, {"list-passes", no_argument, NULL, O_LIST_PASSES}, {"passes", required_argument, NULL, O_PASSES},
@@ -289,6 +297,13 @@ int main(int argc, char **argv)
             break;
         case O_HLO_PROTO: act = ACT_HLO_PROTO; break;
         case O_EVAL: act = ACT_EVAL; break;
+        case O_STEPS: act = ACT_STEPS; break;
+        case O_STAGE:
+            if (strcmp(optarg, "import") != 0 && strcmp(optarg, "group") != 0 && strcmp(optarg, "plan") != 0)
+                return usage("", "--native-stage is import, group or plan");
+            act = ACT_STEPS;
+            o.stage = optarg;
+            break;
         case O_INPUTS: o.eval.inputs = optarg; break;
         case O_EXPECTED: o.eval.expected = optarg; break;
         case O_FUNCTION: o.eval.function = optarg; break;
