@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "runtime/cpu/cpu.h"
 #include "pipeline/hlo/hlo.h"
+#include "pipeline/hlo/passes.h"
 #include "runtime/neff.h"
 
 #include <inttypes.h>
@@ -113,6 +114,17 @@ static void count(const struct cg *cg, const struct plan *p, struct cg_report *r
     for (uint32_t i = 0; i < p->nkernels; i++) r->native += p->kernel[i].image_offset >= 0;
 }
 
+static bool wants_passes(const struct hlo_module *m)
+{
+    struct hlo_walk w = hlo_walk_of(m->op);
+    for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        if (hlo_op_info((enum hlo_op_id)op->id)->traits & HLO_T_DEPRECATED) return true;
+        for (uint32_t i = 0; i < op->num_results; i++)
+            if (op->results[i].type->kind == HLO_TYPE_TENSOR && !op->results[i].type->is_static) return true;
+    }
+    return false;
+}
+
 static void trace(const struct cg *cg, struct hlo_module *m, struct cg_traces *ret)
 {
     size_t n = 0;
@@ -136,6 +148,9 @@ int cg_build(struct hlo_module *m, const struct cg_request *q, struct cg_artifac
     int64_t t0 = nf_now_ns(), t1;
     cg.options = (struct cg_options){.tier = q->tier, .interpret = q->interpret, .features = q->features ? q->features : cpu_features(), .recompute = 6, .threads = q->threads};
     cg.options.lanes = cg.options.features & CPU_FEATURE_AVX512 ? 16 : cg.options.features & CPU_FEATURE_AVX2 ? 8 : 4;
+    /* Deprecated operations are rewritten, dynamic shapes refined from the entry's; what stays is refused by name below. */
+    struct nf_error ignored = {0};
+    if (wants_passes(m) && !hlo_pass_legalise(m, &ignored) && !hlo_pass_inline(m, &ignored)) (void)hlo_pass_refine(m, &ignored);
     int rc = cg_import(&cg, m, err);
     if (rc) goto out;
     t1 = nf_now_ns();

@@ -51,7 +51,8 @@ struct cg_artifact {
     uint32_t replicas, partitions;
     struct cg_report report;
 };
-/* NF_EUNSUPPORTED names the operation that has no native form. */
+/* NF_EUNSUPPORTED names the operation that has no native form. Passes may have changed the module (deprecated operations, dynamic
+ * shapes). */
 int cg_build(struct hlo_module *m, const struct cg_request *request, struct cg_artifact *ret_artifact, struct nf_error *err);
 void cg_artifact_done(struct cg_artifact *a);
 struct neff_writer;
