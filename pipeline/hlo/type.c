@@ -146,7 +146,8 @@ const struct hlo_type *hlo_type_intern(struct hlo_module *m, const struct hlo_ty
         memcpy(types, wanted->types, t->num_types * sizeof *types);
         t->types = types;
     } else {
-        t->types = NULL;
+        static const struct hlo_type *const nothing[1];
+        t->types = nothing; /* an offset of 0 may be taken of it */
     }
     if (t->text.len)
         t->text = nf_arena_str(m->arena, t->text);

@@ -214,8 +214,12 @@ static int run(const struct options *o)
     } else if (o->action == ACT_KEY) {
         rc = print_key(o, m, nf_buf_str(&text));
     } else if (o->action == ACT_VERIFY) {
-        if (o->json)
-            printf("{\"file\":\"%s\",\"valid\":true}\n", o->input);
+        if (o->json) {
+            nf_buf_add_c(&out, "{\"file\":");
+            json_string(nf_str_c(o->input), &out);
+            nf_buf_add_c(&out, ",\"valid\":true}\n");
+            rc = emit(o, &out);
+        }
     } else if (o->action == ACT_BYTECODE || o->action == ACT_HLO_PROTO) {
         rc = o->action == ACT_BYTECODE ? hlo_bytecode_write(m, o->version, o->debug_info, &out, &err) : hlo_proto_write(m, &out, &err);
         rc = rc ? fail_with(o, &err) : emit(o, &out);
