@@ -48,7 +48,7 @@ EXPORT int nrt_get_version(struct version *ret, size_t size);
 EXPORT int nrt_get_model_tensor_info(struct nrt_model *m, struct infos **ret);
 EXPORT int nrt_free_model_tensor_info(struct infos *info);
 
-static void trace(const char *fmt, ...)
+__attribute__((format(printf, 1, 2))) static void trace(const char *fmt, ...)
 {
     const char *path = getenv("FAKE_NRT_TRACE");
     FILE *f = path ? fopen(path, "ae") : NULL;
