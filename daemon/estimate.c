@@ -93,10 +93,10 @@ struct estimates *estimates_open(const char *local_dir)
     return e;
 }
 
-void estimates_save(struct estimates *e)
+char *estimates_text(struct estimates *e)
 {
     if (!e->dirty)
-        return;
+        return NULL;
     e->dirty = false;
     struct nf_buf b = NF_BUF_INIT;
     nf_buf_add_c(&b, "neffd-estimates 1\n");
@@ -108,17 +108,26 @@ void estimates_save(struct estimates *e)
                 nf_buf_addf(&b, "%s %u %lld %llu\n", e->targets[i]->target, c, (long long)(s->ns[at] / NF_MS), (unsigned long long)s->rss[at]);
             }
         }
-    struct nf_error err = {0};
-    if (nf_file_replace(e->path, nf_buf_str(&b), 0644, &err) < 0)
-        nf_log(NF_LOG_WARNING, "estimate", "learned times cannot be saved", "why=%s", nf_log_quote(err.message));
-    nf_buf_done(&b);
+    return nf_buf_take(&b);
 }
+
+void estimates_write(const char *path, const char *text)
+{
+    struct nf_error err = {0};
+    if (nf_file_replace(path, nf_str_c(text), 0644, &err) < 0)
+        nf_log(NF_LOG_WARNING, "estimate", "learned times cannot be saved", "why=%s", nf_log_quote(err.message));
+}
+
+const char *estimates_path(const struct estimates *e) { return e->path; }
 
 void estimates_close(struct estimates *e)
 {
     if (!e)
         return;
-    estimates_save(e);
+    char *text = estimates_text(e);
+    if (text)
+        estimates_write(e->path, text);
+    free(text);
     for (size_t i = 0; i < e->count; i++)
         free(e->targets[i]);
     free(e->path);

@@ -18,7 +18,10 @@ struct estimate {
 
 struct estimates *estimates_open(const char *local_dir);     /* a missing or damaged file is an empty one */
 void estimates_close(struct estimates *e);                   /* saves */
-void estimates_save(struct estimates *e);                    /* if there is anything new */
+/* What is new, as text for estimates_write, which waits for the disk and may run on any thread; NULL: nothing is. Free it. */
+char *estimates_text(struct estimates *e);
+void estimates_write(const char *path, const char *text);
+const char *estimates_path(const struct estimates *e);
 void estimates_add(struct estimates *e, const char *target, uint64_t ops, int64_t compile_ns, uint64_t rss_bytes);
 struct estimate estimates_of(const struct estimates *e, const char *target, uint64_t ops);
 

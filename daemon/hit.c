@@ -90,10 +90,12 @@ static void info_of(struct cache_hit *hit, struct hit_info *ret_info)
 bool hit_path_fits(const struct srv_peer *peer, Neffd__V1__Delivery delivery, int fd)
 {
     struct stat st;
-    if (!peer->unix_socket || delivery == NEFFD__V1__DELIVERY__DELIVERY_FETCH || fstat(fd, &st) != 0)
+    if (!peer->unix_socket || delivery == NEFFD__V1__DELIVERY__DELIVERY_FETCH)
         return false;
     if (peer->uid == 0 || peer->uid == geteuid())
         return true;
+    if (fstat(fd, &st) != 0)
+        return false;
     if (peer->uid == st.st_uid)
         return st.st_mode & S_IRUSR;
     if (peer->gid == st.st_gid)

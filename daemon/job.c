@@ -106,7 +106,7 @@ void job_unref(struct job *j)
         return;
     }
     request_unref(j->req);
-    upload_done(&j->input);
+    upload_done(j->d, &j->input);
     free(j->fronts);
     for (size_t i = 0; i < JOB_LOG_LINES; i++) {
         free(j->log[i].source);
@@ -116,7 +116,9 @@ void job_unref(struct job *j)
         free(j->outputs[i].path);
     free(j->outputs);
     cache_hit_close(j->hit);
-    if (j->work_dir)
+    if (j->work_dir && j->state == JOB_FAILED && j->d->cfg->keep_work)
+        scratch_set_aside(j->d->scratch, j->work_dir);
+    else if (j->work_dir)
         scratch_remove(j->d->scratch, j->work_dir);
     if (j->leader)
         neffd__v1__client_info__free_unpacked(j->leader, NULL);
@@ -267,6 +269,7 @@ void job_dissolve(struct job *j, enum job_state s)
             worker_release(w);
         }
     }
+    upload_done(d, &j->input);
     if (j->prev)
         j->prev->next = j->next;
     else
@@ -372,7 +375,7 @@ void waiter_free(struct waiter *w)
     }
     if (w->call)
         srv_call_set_user(w->call, NULL);
-    upload_done(&w->upload);
+    upload_done(w->d, &w->upload);
     request_unref(w->req);
     if (!w->answered)
         t->waiters--;
@@ -745,10 +748,14 @@ static void waiter_uploaded(struct waiter *w)
 static void upload_failed(struct waiter *w, const struct nf_error *err)
 {
     struct job *j = w->job;
-    COUNT(&w->d->counters, failures_user, 1);
     if (j)
         job_detach(j, w);
-    waiter_failed(w, err, NULL, NULL);
+    if (err->code == NF_EOVERLOADED) {
+        waiter_refuse(w, err);
+    } else {
+        COUNT(&w->d->counters, failures_user, 1);
+        waiter_failed(w, err, NULL, NULL);
+    }
     if (!j)
         return;
     if (!j->waiter_count)
@@ -765,7 +772,7 @@ void job_waiter_chunk(struct waiter *w, const Neffd__V1__Chunk *chunk)
         return;
     if (!w->parked && (!j || j->req)) {
         w->upload.failed = true;   /* somebody else's bytes are in use; from here on these are dropped */
-        upload_done(&w->upload);
+        upload_done(w->d, &w->upload);
         return;
     }
     const char *target = w->target, *id = j ? j->toolchain.id : NULL;

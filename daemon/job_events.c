@@ -125,7 +125,7 @@ static void last_event(struct waiter *w, Neffd__V1__CompileEvent *ev)
 {
     w->answered = true;
     w->d->jobs->waiters--;
-    upload_done(&w->upload);
+    upload_done(w->d, &w->upload);
     if (w->call)
         srv_reply(w->call, &ev->base);   /* the waiter goes with its call */
     else

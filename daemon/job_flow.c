@@ -129,7 +129,7 @@ void job_step_keyed_input(struct job *j, struct waiter *from)
     for (struct waiter *w = j->waiters; w; w = w->next) {   /* dropped from here on */
         w->pending &= ~(unsigned)PENDING_SEND_INPUT;
         if (upload_started(&w->upload)) {
-            upload_done(&w->upload);
+            upload_done(w->d, &w->upload);
             w->upload.failed = true;
         }
     }
@@ -194,7 +194,7 @@ void job_late_lookups(struct job *j)
     switch (j->state) {
     case JOB_LOCK: case JOB_RECHECK: case JOB_QUEUE: case JOB_COMPILE: case JOB_BACKOFF: case JOB_PUBLISH:
         break;
-    case JOB_RECEIVE: case JOB_TOOLCHAIN: case JOB_KEYQ: case JOB_KEY: case JOB_LOOKUP: case JOB_EXPLAIN: case JOB_DONE: case JOB_FAILED:
+    case JOB_RECEIVE: case JOB_KEYQ: case JOB_KEY: case JOB_LOOKUP: case JOB_EXPLAIN: case JOB_DONE: case JOB_FAILED:
     case JOB_CANCELLED: case JOB_MERGED: case JOB_STATE_MAX:
         return;
     }

@@ -42,7 +42,7 @@ int upload_chunk(struct daemon *d, struct upload *u, const struct request *r, co
 /* The caller has sent its last: complete, or an error that says what is missing. */
 int upload_end(struct daemon *d, struct upload *u, const struct request *r, const char *target, const char *toolchain_id, uint32_t uid,
                struct nf_error *err);
-void upload_done(struct upload *u);         /* closes and removes */
+void upload_done(struct daemon *d, struct upload *u);         /* closes and removes */
 bool upload_started(const struct upload *u);
 
 /* Files of a finished job that waiters are told of. */
@@ -173,6 +173,7 @@ struct job_table {
     size_t live;
     uint64_t next_id;
     uint32_t waiters;
+    uint64_t upload_bytes;                  /* kept for uploads and inputs of live jobs */
     struct nf_map *by_front, *by_canonical;
     unsigned keys_running, compiles_running;
     uint64_t memory_expected;

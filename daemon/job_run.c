@@ -592,6 +592,9 @@ static void publish_end(struct task *t, int rc, const struct nf_error *err)
     }
     if (p->has_published && p->published.hit) {
         j->hit = p->published.hit;
+        const struct cache_footer *f = cache_hit_footer(j->hit);
+        if (cache_hit_tier(j->hit) == CACHE_TIER_SPILL)   /* no tier could take it */
+            scratch_note(d->scratch, &f->sha256, f->raw_bytes, cache_hit_path(j->hit));
         warn_tier(j, "local", p->published.local_rc, &p->published.local_err);
         warn_tier(j, "shared", p->published.shared_rc, &p->published.shared_err);
         for (size_t i = p->front_count; i < j->front_count && j->front_verified; i++)   /* merged meanwhile */

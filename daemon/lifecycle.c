@@ -27,6 +27,8 @@
 #define SAVE_MS 2000
 #define GRPC_GRACE_MS 2000
 
+struct daemon *the_daemon;
+
 enum phase { PHASE_RUN, PHASE_DRAIN, PHASE_WORKERS, PHASE_GRPC, PHASE_GONE };
 
 static struct {
@@ -84,6 +86,23 @@ void lifecycle_limits(struct daemon *d)
     unsigned workers = c->workers ? (unsigned)c->workers : cpus;
     d->slots = c->compile_slots ? (unsigned)c->compile_slots : workers;
     d->memory_limit_bytes = c->memory_limit ? c->memory_limit : machine_memory() / 4 * 3;
+}
+
+struct cache_store_options daemon_store_options(const struct daemon *d)
+{
+    const struct cfg *c = d->cfg;
+    return (struct cache_store_options){
+        .local_dir = c->local_dir, .shared_dir = c->cache_dir, .spill_dir = scratch_spill_dir(d->scratch),
+        .local_soft_bytes = c->local_soft_limit, .local_hard_bytes = c->local_hard_limit,
+        .shared_soft_bytes = c->cache_soft_limit, .shared_hard_bytes = c->cache_hard_limit,
+        .max_text_bytes = c->keep_stablehlo ? c->keep_stablehlo * 4 : 1, .max_aliases = (uint64_t)c->max_aliases,
+        .mount_patience_ns = c->mount_timeout_ns, .mount_threads = (unsigned)c->mount_threads,
+        .mount_retry_ns = c->mount_retry_ns, .zstd_level = c->zstd_level ? (int)c->zstd_level : -1, .alias_ttl_s = c->alias_ttl_ns / NF_SEC,
+        .failure_user_ttl_s = c->failure_ttl_ns ? NF_MAX(c->failure_ttl_ns / NF_SEC, 1) : -1,
+        .failure_internal_ttl_s = c->internal_failure_ttl_ns ? NF_MAX(c->internal_failure_ttl_ns / NF_SEC, 1) : -1,
+        .scrub_bytes_per_s = c->scrub_interval_ns ? c->scrub_rate : 0, .scrub_interval_s = c->scrub_interval_ns / NF_SEC, .file_mode = (mode_t)c->cache_mode,
+        .verify_always = c->verify == CFG_VERIFY_ALWAYS,
+    };
 }
 
 /* --------------------------------------------------------------------------------------------------------------- notify */
@@ -276,11 +295,49 @@ static void on_hup(uv_signal_t *h, int signum)
     notify("READY=1");
 }
 
+/* The disk may take its time to make it durable: not on the loop. */
+struct saving {
+    struct task task;
+    char *path, *text;
+};
+
+static int save_run(struct task *t, struct nf_error *err)
+{
+    struct saving *s = (struct saving *)t;
+    (void)err;
+    estimates_write(s->path, s->text);
+    return NF_OK;
+}
+
+static void save_end(struct task *t, int rc, const struct nf_error *err) { (void)t, (void)rc, (void)err; }
+
+static void save_free(struct task *t)
+{
+    struct saving *s = (struct saving *)t;
+    free(s->path);
+    free(s->text);
+    free(s);
+}
+
+static void save_estimates(struct daemon *d)
+{
+    char *text = estimates_text(d->estimates);
+    if (!text)
+        return;
+    struct saving *s = nf_alloc(sizeof *s);
+    s->task.run = save_run;
+    s->task.end = save_end;
+    s->task.free = save_free;
+    s->path = nf_strdup(estimates_path(d->estimates));
+    s->text = text;
+    task_start(d, &s->task);
+}
+
 static void on_save(uv_timer_t *t)
 {
     struct daemon *d = t->data;
     counters_save(&d->counters, d->store);
-    estimates_save(d->estimates);
+    save_estimates(d);
 }
 
 int lifecycle_start(struct daemon *d, struct nf_error *err)

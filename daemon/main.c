@@ -16,8 +16,6 @@
 #include <unistd.h>
 #include <uv.h>
 
-struct daemon *the_daemon;
-
 extern const struct srv_handler svc_compile, svc_lookup, svc_fetch, svc_status, svc_jobs, svc_cancel_job, svc_get_config, svc_list, svc_verify,
     svc_gc, svc_remove, svc_drain, svc_health_check, svc_health_watch, svc_reflect;
 
@@ -30,23 +28,6 @@ static const struct srv_handler *const handlers[RPC_METHOD_MAX] = {
 
 static const char usage[] = "neffd [OPTION]...\n"
                             "The compile daemon. Serves on --socket until SIGTERM, which drains; a second one stops at once.";
-
-struct cache_store_options daemon_store_options(const struct daemon *d)
-{
-    const struct cfg *c = d->cfg;
-    return (struct cache_store_options){
-        .local_dir = c->local_dir, .shared_dir = c->cache_dir, .spill_dir = scratch_spill_dir(d->scratch),
-        .local_soft_bytes = c->local_soft_limit, .local_hard_bytes = c->local_hard_limit,
-        .shared_soft_bytes = c->cache_soft_limit, .shared_hard_bytes = c->cache_hard_limit,
-        .max_text_bytes = c->keep_stablehlo ? c->keep_stablehlo * 4 : 1, .max_aliases = (uint64_t)c->max_aliases,
-        .mount_patience_ns = c->mount_timeout_ns, .mount_threads = (unsigned)c->mount_threads,
-        .mount_retry_ns = c->mount_retry_ns, .zstd_level = c->zstd_level ? (int)c->zstd_level : -1, .alias_ttl_s = c->alias_ttl_ns / NF_SEC,
-        .failure_user_ttl_s = c->failure_ttl_ns ? NF_MAX(c->failure_ttl_ns / NF_SEC, 1) : -1,
-        .failure_internal_ttl_s = c->internal_failure_ttl_ns ? NF_MAX(c->internal_failure_ttl_ns / NF_SEC, 1) : -1,
-        .scrub_bytes_per_s = c->scrub_interval_ns ? c->scrub_rate : 0, .scrub_interval_s = c->scrub_interval_ns / NF_SEC, .file_mode = (mode_t)c->cache_mode,
-        .verify_always = c->verify == CFG_VERIFY_ALWAYS,
-    };
-}
 
 static int open_store(struct daemon *d, struct nf_error *err)
 {
@@ -187,6 +168,8 @@ int main(int argc, char **argv)
         nf_error_print("neffd", &err);
         rc = nf_status_exit(err.code);
         lifecycle_abandon(d);
+        uv_run(&loop, UV_RUN_NOWAIT);
+        uv_loop_close(&loop);   /* says EBUSY when the failure came late; the process ends anyhow */
         goto out;
     }
     uv_run(&loop, UV_RUN_DEFAULT);

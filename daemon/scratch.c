@@ -270,6 +270,24 @@ void scratch_remove(struct scratch *s, char *path)
     }
 }
 
+void scratch_set_aside(struct scratch *s, char *path)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const struct root *r = &s->roots[i];
+        size_t n = strlen(r->path);
+        if (strncmp(path, r->path, n) != 0)
+            continue;
+        char *to = nf_asprintf("%s/failed-%.8s-%s", r->base, strrchr(r->path, '/') + 1, path + n + 1);
+        if (rename(path, to) == 0)
+            nf_log(NF_LOG_INFO, "scratch", "the working directory of a failed compile is kept", "path=%s", nf_log_quote(to));
+        else
+            nf_log(NF_LOG_WARNING, "scratch", "a working directory cannot be kept", "path=%s errno=%d", nf_log_quote(path), errno);
+        free(to);
+        break;
+    }
+    free(path);
+}
+
 /* ------------------------------------------------------------------------------------------------------ loose files */
 
 static int hash_file(int fd, struct nf_digest *ret, uint64_t *ret_size)
@@ -370,6 +388,8 @@ int scratch_keep_bytes(struct scratch *s, struct nf_str bytes, const char *kind,
     free(tmp);
     return rc;
 }
+
+void scratch_note(struct scratch *s, const struct nf_digest *sha256, uint64_t size, const char *path) { remember(s, sha256, size, nf_strdup(path)); }
 
 const struct loose_file *scratch_find(struct scratch *s, const struct nf_digest *sha256)
 {

@@ -29,6 +29,8 @@ int scratch_file(struct scratch *s, char **ret_path, int *ret_fd, struct nf_erro
 bool scratch_avoid(struct scratch *s, const char *path);
 /* Removes a directory of scratch_dir, on a thread of the pool. Takes the path over. */
 void scratch_remove(struct scratch *s, char *path);
+/* Leaves it for people to look at, beside the directories of instances; logs where. Takes the path over. */
+void scratch_set_aside(struct scratch *s, char *path);
 /* Where the store may put payloads that its local tier cannot take. */
 const char *scratch_spill_dir(const struct scratch *s);
 
@@ -39,6 +41,8 @@ int scratch_keep_file(struct scratch *s, const char *path, const char *kind, con
 /* What scratch_keep_file must be told. Any thread. */
 int scratch_hash_file(const char *path, struct nf_digest *ret_sha256, uint64_t *ret_size, struct nf_error *err);
 int scratch_keep_bytes(struct scratch *s, struct nf_str bytes, const char *kind, struct loose_file const **ret_file, struct nf_error *err);
+/* A file of the spill directory, which the cache wrote: found by its digest, removed with the others. */
+void scratch_note(struct scratch *s, const struct nf_digest *sha256, uint64_t size, const char *path);
 const struct loose_file *scratch_find(struct scratch *s, const struct nf_digest *sha256);
 
 #endif

@@ -747,10 +747,11 @@ int srv_server_new(const struct srv_options *o, struct srv_server **ret_server, 
         {.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)GRPC_ARG_KEEPALIVE_TIME_MS, .value.integer = 60000},
         {.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)GRPC_ARG_KEEPALIVE_TIMEOUT_MS, .value.integer = 60000},
         {.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)GRPC_ARG_ENABLE_HTTP_PROXY, .value.integer = 0},
-        /* Callers reconnect by themselves: where descriptors are short, one that is idle makes room for one that waits. */
-        {.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)GRPC_ARG_MAX_CONNECTION_IDLE_MS, .value.integer = s->fd_count < 512 ? 2000 : 1800000},
+        /* Callers reconnect by themselves: where descriptors are short, one that is idle makes room for one that waits. The last one: its
+         * filter costs each call a little, and is left out where there are plenty. */
+        {.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)GRPC_ARG_MAX_CONNECTION_IDLE_MS, .value.integer = 2000},
     };
-    grpc_channel_args channel_args = {.num_args = NF_ARRAY_LEN(args), .args = args};
+    grpc_channel_args channel_args = {.num_args = NF_ARRAY_LEN(args) - (s->fd_count >= 512), .args = args};
     s->server = grpc_server_create(&channel_args, NULL);
     s->cq = grpc_completion_queue_create_for_next(NULL);
     s->creds = grpc_insecure_server_credentials_create();

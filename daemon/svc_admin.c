@@ -319,6 +319,7 @@ static void stream_pump(struct stream *s)
         s->call = NULL;
         srv_call_set_user(call, NULL);
         srv_finish(call, &s->err);
+        task_unref(&s->task);   /* the call's */
     }
 }
 

@@ -120,10 +120,12 @@ size_t tree_descendants(pid_t root, pid_t *out, size_t cap)
 
 size_t tree_kill(pid_t root, bool with_root)
 {
+    if (root <= 1)   /* nobody's tree: 0 is our group for kill(2), 1 is everything */
+        return 0;
     pid_t *pids = nf_alloc_array(TREE_MAX, sizeof *pids);
     /* The root first: it can then start nothing more, and its children are handed to the sub-reaper above it. */
     size_t n = tree_descendants(root, pids, TREE_MAX), killed = 0;
-    if (with_root && root > 1 && kill(root, SIGKILL) == 0)
+    if (with_root && kill(root, SIGKILL) == 0)
         killed++;
     /* The others from the leaves up: whoever adopts orphans on the way (a compiler's keeper) goes last, so that nobody is left to init
      * if this process itself is killed half-way, as a worker is when its daemon dies. */

@@ -13,9 +13,10 @@
 
 bool upload_started(const struct upload *u) { return u->parts != NULL; }
 
-void upload_done(struct upload *u)
+void upload_done(struct daemon *d, struct upload *u)
 {
     for (size_t i = 0; i < u->count; i++) {
+        d->jobs->upload_bytes -= u->parts[i].got;
         if (u->parts[i].fd >= 0)
             close(u->parts[i].fd);
         if (u->parts[i].path)
@@ -153,6 +154,12 @@ int upload_chunk(struct daemon *d, struct upload *u, const struct request *r, co
                      u->at, (unsigned long long)limit);
         goto out;
     }
+    if (d->jobs->upload_bytes + chunk->data.len > d->cfg->max_uploads) {
+        rc = nf_fail(err, NF_EOVERLOADED, "graphs of %llu bytes are being received, the limit is %llu (max_uploads)",
+                     (unsigned long long)d->jobs->upload_bytes, (unsigned long long)d->cfg->max_uploads);
+        err->retry_after_ms = 1000;
+        goto out;
+    }
     if ((rc = open_part(d, p, err)) < 0)
         goto out;
     rc = nf_fd_write_all(p->fd, chunk->data.data, chunk->data.len);
@@ -165,6 +172,7 @@ int upload_chunk(struct daemon *d, struct upload *u, const struct request *r, co
     if (u->at == 0 && u->hashing)
         cache_front_add(&u->front, chunk->data.data, chunk->data.len);
     p->got += chunk->data.len;
+    d->jobs->upload_bytes += chunk->data.len;
     /* Complete as soon as the last byte is there: callers may keep their side of the stream open. */
     bool known = true;
     for (size_t i = 0; i < u->count && known; i++)

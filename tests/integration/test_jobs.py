@@ -359,6 +359,29 @@ def bad_output_is_no_success():
         expect(not [e for e in p.client().entries() if e["failure"] is None], "stored")
 
 
+def failed_work_is_kept_on_request():
+    with Place("fail", env={"NEFFD_KEEP_WORK": "1"}) as p:
+        failed(p.client().compile(module(1), **T)[0])
+        kept = until(lambda: [x for x in os.listdir(p.daemon.local / "work") if x.startswith("failed-")], 3, "the directory")
+        expect(any("module" in f for _, _, files in os.walk(p.daemon.local / "work" / kept[0]) for f in files), "empty")
+        p.fake.tell("ok")
+        done(p.client().compile(module(2), **T)[0])
+        expect(len([x for x in os.listdir(p.daemon.local / "work") if x.startswith("failed-")]) == 1, "kept without a failure")
+
+
+def uploads_have_a_limit():
+    with Place(args=["--max-uploads", "1M"]) as p:
+        big = module(1) + b"// " + b"x" * 3_000_000 + b"\n"
+        c = p.client()
+        try:
+            c.compile(big, **T)
+            raise AssertionError("it was taken")
+        except c.grpc.RpcError as e:
+            expect(e.code() == c.grpc.StatusCode.RESOURCE_EXHAUSTED and "max_uploads" in e.details(), e)
+        for i in range(5):
+            done(c.compile(module(i) + b"// " + b"x" * 400_000 + b"\n", **T)[0])   # what is done with does not count
+
+
 def nothing_escapes():
     with Place("escape:60") as p:
         done(p.client().compile(module(1), **T)[0])
@@ -593,5 +616,5 @@ if __name__ == "__main__":
     main([compile_then_hits, restart_hits_without_upload, one_front_key_joins, canonical_twins_merge, uploader_dies, silent_uploader, lying_front_key,
           waiter_leaves_others_stay, last_waiter_cancels, detached_goes_on, past_half_goes_on, cancel_job, compile_timeout, lock_timeout,
           ignore_cache_and_no_publish, failures_are_remembered_by_class, transient_failures_are_repeated, bad_output_is_no_success,
-          nothing_escapes, priorities, queue_limit_says_when, memory_admission, explain, stages_and_intermediates, side_files_and_namespaces,
+          failed_work_is_kept_on_request, uploads_have_a_limit, nothing_escapes, priorities, queue_limit_says_when, memory_admission, explain, stages_and_intermediates, side_files_and_namespaces,
           base_keys, drain, drain_runs_out, second_signal_stops_at_once, progress_and_jobs, full_and_broken_places])
