@@ -40,6 +40,7 @@ struct daemon {
     struct counters counters;          /* any thread */
     unsigned slots;                    /* compiles at the same time */
     uint64_t memory_limit_bytes;       /* of all compiles together */
+    _Atomic bool verify_always;        /* any thread: a hit costs a digest of the payload, so it is for the cache's threads */
     bool draining;
     void (*on_idle)(struct daemon *d); /* draining: the last job has ended */
 };

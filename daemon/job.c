@@ -720,7 +720,7 @@ void job_request(struct daemon *d, struct srv_call *call, Neffd__V1__CompileStar
         w->has_claim = true;
         memcpy(w->claimed.bytes, start->front_key.data, NF_DIGEST_BYTES);
         struct cache_hit *hit;
-        if (!waiter_is_fresh(w) && cache_reader_lookup_front(d->reader, &w->claimed, &hit, &err) == NF_OK) {
+        if (!waiter_is_fresh(w) && !d->verify_always && cache_reader_lookup_front(d->reader, &w->claimed, &hit, &err) == NF_OK) {
             waiter_answer_hit(w, hit, CACHE_TIER_LOCAL, &w->claimed);
             return;
         }

@@ -139,7 +139,7 @@ void job_step_keyed_input(struct job *j, struct waiter *from)
     job_front_add(j, &front);
     j->front_verified = true;
     struct cache_hit *hit;
-    if (!j->has_canonical && !job_all(j, waiter_is_fresh) && cache_reader_lookup_front(d->reader, &front, &hit, NULL) == NF_OK) {
+    if (!j->has_canonical && !d->verify_always && !job_all(j, waiter_is_fresh) && cache_reader_lookup_front(d->reader, &front, &hit, NULL) == NF_OK) {
         job_answer_hit(j, hit, CACHE_TIER_LOCAL, true);
         if (j->finished)
             return;

@@ -85,6 +85,7 @@ void lifecycle_limits(struct daemon *d)
     const struct cfg *c = d->cfg;
     unsigned workers = c->workers ? (unsigned)c->workers : cpus;
     d->slots = c->compile_slots ? (unsigned)c->compile_slots : workers;
+    d->verify_always = c->verify == CFG_VERIFY_ALWAYS;
     d->memory_limit_bytes = c->memory_limit ? c->memory_limit : machine_memory() / 4 * 3;
 }
 

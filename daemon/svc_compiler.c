@@ -85,6 +85,11 @@ static int lookup_local(struct daemon *d, const Neffd__V1__LookupRequest *r, str
 {
     struct nf_digest front;
     *ret_known = digest_of(r->canonical_key, ret_key);
+    if (d->verify_always) {
+        if (!*ret_known && digest_of(r->front_key, &front))
+            *ret_known = cache_reader_alias(d->reader, &front, ret_key, NULL, NULL) == NF_OK;
+        return NF_ENOTFOUND;
+    }
     if (*ret_known)
         return cache_reader_lookup(d->reader, ret_key, NULL, ret_hit, NULL);
     if (!digest_of(r->front_key, &front))
