@@ -575,7 +575,7 @@ static int encode_attr(struct bw *w, struct nf_buf *o, const struct hlo_attr *a,
 /* The entry of an sdy attribute is its spelling. */
 static bool is_sdy_text(const struct hlo_attr *a)
 {
-    return a->kind == HLO_ATTR_OPAQUE && nf_str_starts(a->str, NF_STR("#sdy."));
+    return a->kind == HLO_ATTR_OPAQUE && (nf_str_starts(a->str, NF_STR("#sdy.")) || nf_str_starts(a->str, NF_STR("#sdy<")));
 }
 
 int hlo__bw_attr_number(struct bw *w, const struct hlo_attr *a, int dialect, uint64_t *ret)
