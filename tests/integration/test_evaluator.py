@@ -104,7 +104,8 @@ def spoil_text(text, rng):
         elif elem[0] in "iu":
             new = str(int(word) - 1) if int(word) > 0 else str(int(word) + 1)
         else:
-            new = repr(float(word) * -1.5 + 3.0)
+            x = float(word)
+            new = repr(x * -1.5 + 3.0 if abs(x * -2.5 + 3.0) > 1 else -x)  # never x itself, which 1.2 would be
         body = body[:t.start()] + new + body[t.end():]
     return text[:m.start(1)] + body + text[m.end(1):]
 
