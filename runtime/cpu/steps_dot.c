@@ -91,6 +91,8 @@ static void table(const struct dims *d, int operand, int64_t *out)
     }
 }
 
+enum { WIDEN_MAX = 1 << 22 };
+
 struct dot_job {
     const struct dot *d;
     struct gemm g;
@@ -187,10 +189,13 @@ int step_dot__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
     char *temp[3] = {NULL, NULL, NULL}; /* operands that are no floats as wide as c, widened whole; a narrower c in f32 */
     for (int o = 0; o < 2; o++) {
         const struct plan_value *v = step_in(p, s, (uint32_t)o);
-        if (cpu_dt_float(type[o]) && (type[o] != CPU_F64 || acc == CPU_F64)) continue;
+        /* Narrow floats of moderate size are widened at once, which is faster than lane by lane while packing. */
+        bool narrow = cpu_dt_small(type[o]) && acc == CPU_F32 && v->count <= WIDEN_MAX;
+        if (!narrow && cpu_dt_float(type[o]) && (type[o] != CPU_F64 || acc == CPU_F64)) continue;
         temp[o] = nf_try_alloc((size_t)v->count * cpu_dt_bytes(acc) + 1);
         if (!temp[o]) goto nomem;
-        for (int64_t i = 0; i < v->count; i++) {
+        if (narrow) cpu_to_f32(type[o], x->ptr[s->in[o]], (float *)(void *)temp[o], (size_t)v->count);
+        for (int64_t i = 0; !narrow && i < v->count; i++) {
             struct cpu_num e = cpu_num_convert(type[o], acc, cpu_num_load(type[o], (const char *)x->ptr[s->in[o]] + i * (int64_t)cpu_dt_bytes(type[o])));
             cpu_num_store(acc, temp[o] + i * (int64_t)cpu_dt_bytes(acc), e);
         }
@@ -228,9 +233,13 @@ int step_dot__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
     if (temp[2]) {
         size_t size = cpu_dt_bytes(type[2]);
         float *f = (float *)(void *)temp[2];
+        bool flat = true;
+        for (int64_t n = 1; n < N; n++) flat = flat && cn[n] == cn[0] + n;
         for (int64_t b = 0; b < B; b++)
             for (int64_t i = 0; i < M; i++)
-                for (int64_t n = 0; n < N; n++) cpu_from_f32(type[2], f + (b * M + i) * N + n, c + (bt[2][b] + cm[i] + cn[n]) * (int64_t)size, 1);
+                if (flat) cpu_from_f32(type[2], f + (b * M + i) * N, c + (bt[2][b] + cm[i] + cn[0]) * (int64_t)size, (size_t)N);
+                else
+                    for (int64_t n = 0; n < N; n++) cpu_from_f32(type[2], f + (b * M + i) * N + n, c + (bt[2][b] + cm[i] + cn[n]) * (int64_t)size, 1);
         free((void *)(uintptr_t)j.g.cm);
     }
     goto out;
