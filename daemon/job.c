@@ -11,7 +11,7 @@
 
 #define TICK_MS 1000
 #define LINGER_NS (5 * NF_SEC)
-#define LINGER_MAX 32
+#define LINGER_MAX 8
 
 /* ------------------------------------------------------------------------------------------------------------- states */
 

@@ -12,6 +12,8 @@
 
 #include <assert.h>
 
+#define LOOKUP_TRIES 3
+
 /* ---------------------------------------------------------------------------------------------------------- receiving */
 
 static bool upload_all_there(const struct waiter *w)
@@ -280,11 +282,17 @@ static void on_lookup(struct post_item *item)
         if (l->rc != NF_ENOTFOUND)
             nf_log(NF_LOG_WARNING, "job", "lookup failed", "id=%llu code=%s why=%s", (unsigned long long)j->id, nf_status_name(l->rc),
                    nf_log_quote(l->err.message));
-        after_lookup(j);
+        /* No answer is not a miss: a lack of descriptors passes, and a compile would cost more than the wait. A hung mount is said at once. */
+        if (l->rc != NF_ENOTFOUND && l->rc != NF_EMOUNTHUNG && j->lookup_errors < LOOKUP_TRIES)
+            job_timer_start(j, (50 * NF_MS) << j->lookup_errors++);
+        else
+            after_lookup(j);
     }
     job_unref(j);
     free(l);
 }
+
+void job_lookup_again(struct job *j) { start_lookup(j, j->state == JOB_RECHECK ? CACHE_LOOKUP_CLAIMED : 0); }
 
 void job_step_lookup(struct job *j)
 {

@@ -140,6 +140,7 @@ struct job {
     int64_t lock_deadline_ns;
     /* lookups under way are told apart by their number */
     unsigned async_number;
+    unsigned lookup_errors;                 /* in a row, without an answer either way */
     uv_timer_t timer;                       /* backoff */
     bool timer_open;
     /* what everybody is told */
@@ -212,6 +213,7 @@ void job_step_receive(struct job *j);
 void job_step_keyed_input(struct job *j, struct waiter *from);
 void job_step_lookup(struct job *j);
 void job_step_after_miss(struct job *j);
+void job_lookup_again(struct job *j);     /* from the timer */
 void job_step_compile(struct job *j);
 void job_step_lock(struct job *j);
 void job_enqueue(struct job *j);
@@ -230,6 +232,7 @@ void sched_tick(struct job_table *t);
 void job_run_key(struct job *j);
 void job_run_compile(struct job *j);
 void job_run_publish(struct job *j);
+void job_timer_start(struct job *j, int64_t ns);   /* then, by its state: queue, key, or look up again */
 void job_run_explain(struct job *j);      /* for those who asked, and as a line for the others */
 void job_request_pack(struct job *j, Neffd__Worker__V1__Key *ret_key, Neffd__Worker__V1__Identity *ret_identity);
 void job_request_pack_free(Neffd__Worker__V1__Key *key);

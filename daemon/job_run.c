@@ -83,11 +83,27 @@ static void on_backoff(uv_timer_t *timer)
     struct job *j = timer->data;
     if (j->finished)
         return;
+    if (j->state == JOB_LOOKUP || j->state == JOB_RECHECK) {
+        job_lookup_again(j);
+        return;
+    }
+    if (j->state != JOB_BACKOFF)
+        return;
     if (j->keyed)
         job_enqueue(j);
     else
         job_state_set(j, JOB_KEYQ);
     sched_kick(j->d);
+}
+
+void job_timer_start(struct job *j, int64_t ns)
+{
+    if (!j->timer_open) {
+        uv_timer_init(j->d->loop, &j->timer);
+        j->timer.data = j;
+        j->timer_open = true;
+    }
+    uv_timer_start(&j->timer, on_backoff, (uint64_t)(ns / NF_MS), 0);
 }
 
 static void back_off(struct job *j, unsigned attempt)
@@ -97,12 +113,7 @@ static void back_off(struct job *j, unsigned attempt)
         ns *= 2;
     ns = NF_MIN(ns, BACKOFF_MAX_NS);
     COUNT(&j->d->counters, retries, 1);
-    if (!j->timer_open) {
-        uv_timer_init(j->d->loop, &j->timer);
-        j->timer.data = j;
-        j->timer_open = true;
-    }
-    uv_timer_start(&j->timer, on_backoff, (uint64_t)(ns / NF_MS), 0);
+    job_timer_start(j, ns);
 }
 
 /* A compile or a key has failed. True: it will be tried again. */

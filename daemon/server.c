@@ -662,6 +662,8 @@ static int find_number(struct srv_server *s)
         }
         if (k->free_since && now - k->free_since < QUARANTINE)
             continue;
+        if (fcntl(s->first_fd + i, F_GETFD) >= 0)
+            continue;   /* the low numbers have run out, and something else of ours is here */
         return i;
     }
     return -1;
@@ -680,21 +682,26 @@ size_t srv_server_connections(const struct srv_server *s)
 
 int srv_server_adopt(struct srv_server *s, int fd, const struct srv_peer *peer)
 {
-    int i = find_number(s);
-    if (i < 0)
-        return NF_EBUSY;
-    int number = fcntl(fd, F_DUPFD_CLOEXEC, s->first_fd + i);
-    if (number != s->first_fd + i) {
-        if (number >= 0)
-            close(number);   /* somebody opened in our range: not that one, then */
-        s->next_fd = (i + 1) % s->fd_count;
-        return NF_EBUSY;
+    int i = fd - s->first_fd, number = fd;
+    bool in_place = i >= 0 && i < s->fd_count && !s->connections[i].used &&
+                    (!s->connections[i].free_since || nf_now_ns() - s->connections[i].free_since >= QUARANTINE);
+    if (!in_place) {
+        if ((i = find_number(s)) < 0)
+            return NF_EBUSY;
+        number = fcntl(fd, F_DUPFD_CLOEXEC, s->first_fd + i);
+        if (number != s->first_fd + i) {
+            if (number >= 0)
+                close(number);   /* another thread was quicker: not that one, then */
+            s->next_fd = (i + 1) % s->fd_count;
+            return NF_EBUSY;
+        }
     }
     pthread_mutex_lock(&s->connections_lock);
     s->connections[i] = (struct connection){.used = true, .peer = *peer};
     pthread_mutex_unlock(&s->connections_lock);
     s->next_fd = (i + 1) % s->fd_count;
-    close(fd);
+    if (!in_place)
+        close(fd);
     grpc_server_add_channel_from_fd(s->server, number, s->creds);
     return NF_OK;
 }

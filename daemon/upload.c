@@ -72,22 +72,31 @@ static int begin(struct daemon *d, struct upload *u, const struct request *r, co
     return NF_OK;
 }
 
+/* Open only while something is written: hundreds of callers may be sending at once, and descriptors are for connections. */
 static int open_part(struct daemon *d, struct upload_part *p, struct nf_error *err)
 {
-    if (p->path)
-        return NF_OK;
-    nf_sha256_init(&p->sha);
-    return scratch_file(d->scratch, &p->path, &p->fd, err);
+    if (!p->path) {
+        nf_sha256_init(&p->sha);
+        return scratch_file(d->scratch, &p->path, &p->fd, err);
+    }
+    p->fd = open(p->path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+    return p->fd >= 0 ? NF_OK : nf_fail_errno(err, errno, "cannot open %s", p->path);
+}
+
+static void close_part(struct upload_part *p)
+{
+    if (p->fd >= 0)
+        close(p->fd);
+    p->fd = -1;
 }
 
 static int end_part(struct daemon *d, struct upload *u, const struct request *r, size_t i, struct nf_error *err)
 {
     struct upload_part *p = &u->parts[i];
-    int rc = open_part(d, p, err);
+    int rc = p->path ? NF_OK : open_part(d, p, err);   /* an empty part is a file, too */
     if (rc < 0)
         return rc;
-    close(p->fd);
-    p->fd = -1;
+    close_part(p);
     p->sha256 = nf_sha256_end(&p->sha);
     if (i == 0)
         return NF_OK;
@@ -163,6 +172,7 @@ int upload_chunk(struct daemon *d, struct upload *u, const struct request *r, co
     if ((rc = open_part(d, p, err)) < 0)
         goto out;
     rc = nf_fd_write_all(p->fd, chunk->data.data, chunk->data.len);
+    close_part(p);
     if (rc < 0) {
         nf_fail(err, rc, "cannot write %s", p->path);
         scratch_avoid(d->scratch, p->path);

@@ -329,7 +329,7 @@ def few_descriptors():
         for t in threads:
             t.join(120)
         expect(sum(map(len, outcomes.values())) == 200, {k: len(v) for k, v in outcomes.items()})
-        expect(len(p.fake.starts()) == 5, len(p.fake.starts()))
+        expect(len(p.fake.starts()) == 5, len(p.fake.starts()), p.daemon.text() if os.environ.get("NEFFD_TEST_VERBOSE") else "")
         expect(p.daemon.proc.poll() is None, "it is gone")
 
 
