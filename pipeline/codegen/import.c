@@ -976,7 +976,11 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
         if (cpu_dt_complex((enum cpu_dt)v->dt)) { /* (x - y)(x + y), 2xy: infinities do not meet */
             enum cpu_dt part = v->dt == CPU_C64 ? CPU_F32 : CPU_F64;
             struct cg_value *x = cg_ew(g, RP_REAL, part, 0, 1, &v), *y = cg_ew(g, RP_IMAG, part, 0, 1, &v), *xy = ew2(g, RP_MUL, x, y);
-            r = cg_ew(g, RP_COMPLEX, (enum cpu_dt)v->dt, 0, 2, (struct cg_value *[]){ew2(g, RP_MUL, ew2(g, RP_SUB, x, y), ew2(g, RP_ADD, x, y)), ew2(g, RP_ADD, xy, xy)});
+            struct cg_value *ax = ew1(g, RP_ABS, x), *ay = ew1(g, RP_ABS, y), *re = ew2(g, RP_MUL, ew2(g, RP_SUB, x, y), ew2(g, RP_ADD, x, y));
+            struct cg_value *equal = cg_ew(g, RP_CMP, CPU_PRED, RP_EQ, 2, (struct cg_value *[]){ax, ay}), *finite = cg_ew(g, RP_FINITE, CPU_PRED, 0, 1, &x);
+            equal = cg_ew(g, RP_AND, CPU_PRED, 0, 2, (struct cg_value *[]){equal, finite}); /* 0, though the sum overflows */
+            re = cg_ew(g, RP_SEL, part, 0, 3, (struct cg_value *[]){equal, number(g, re, 0), re});
+            r = cg_ew(g, RP_COMPLEX, (enum cpu_dt)v->dt, 0, 2, (struct cg_value *[]){re, ew2(g, RP_ADD, xy, xy)});
         } else {
             r = ew2(g, RP_MUL, v, v);
         }
