@@ -52,6 +52,7 @@ enum cpu_dt imp_type(struct import *im, const struct hlo_op *op, const struct hl
 static struct cg_value *get(struct import *im, const struct hlo_value *v)
 {
     struct cg_value *c = v->id < im->nmap ? im->map[v->id] : NULL;
+    if (!c && !im->rc && v->type->kind == HLO_TYPE_TOKEN) im->rc = nf_fail(im->err, NF_EUNSUPPORTED, "native code for cpu does not do tokens that carry an order");
     if (!c && !im->rc) im->rc = nf_fail(im->err, NF_EINTERNAL, "codegen: a value is used before it is made");
     return c;
 }

@@ -215,6 +215,10 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
         imp_refuse(im, op, "more than 64 operands");
         return;
     }
+    if (op->id == HLO_OP_COLLECTIVE_BROADCAST && hlo_op_bool(op, HLO_A_has_dynamic_root, false)) {
+        imp_refuse(im, op, "a root that is known only at run time");
+        return;
+    }
     for (uint32_t i = 0; i < n; i++)
         if (!(in[i] = imp_get(im, hlo_op_operand(op, i)))) return;
     if (!groups || groups->kind != HLO_ATTR_DENSE || groups->type->rank != 2) {
