@@ -216,7 +216,7 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
         return;
     }
     if (op->id == HLO_OP_COLLECTIVE_BROADCAST && hlo_op_bool(op, HLO_A_has_dynamic_root, false)) {
-        imp_refuse(im, op, "a root that is known only at run time");
+        imp_refuse(im, op, "a root that the program chooses");
         return;
     }
     for (uint32_t i = 0; i < n; i++)
