@@ -35,7 +35,7 @@ static struct {
     atomic_bool busy;                                            /* held by the thread whose loop runs */
     atomic_int wanted;                                           /* threads asked for; 0: not decided yet */
     int started;                                                 /* guarded by busy; threads of this process */
-    pid_t pid;                                                   /* guarded by busy; whose threads they are */
+    atomic_int pid;                                              /* whose threads they are; negative: being taken over */
 } pool;
 
 static void futex(atomic_uint *word, int op, unsigned value)
@@ -114,16 +114,29 @@ int cpu_pool_threads(void)
     return n;
 }
 
+/* The first loop of a process, which may be a forked child, takes the pool over: it has no workers, and a loop that another process's
+ * thread was in does not hold it. All of that is done before `pid` says that the pool is ours. */
+static void adopt(int me)
+{
+    int seen = atomic_load(&pool.pid);
+    while (seen != me) {
+        if (seen != -me && atomic_compare_exchange_strong(&pool.pid, &seen, -me)) {
+            pool.started = 1;
+            atomic_store(&pool.sleepers, 0);
+            atomic_store(&pool.busy, false);
+            atomic_store(&pool.pid, me);
+            return;
+        }
+        if (seen == -me) sched_yield(); /* another thread is at it */
+        seen = atomic_load(&pool.pid);
+    }
+}
+
 /* Workers block every signal: handlers belong to the program's own threads. Threads that cannot be had are done without. */
 static void start_workers(int threads)
 {
     sigset_t all, old;
     pthread_attr_t attr;
-    if (pool.pid != getpid()) {
-        pool.pid = getpid();
-        pool.started = 1;
-        atomic_store(&pool.sleepers, 0);
-    }
     if (pool.started >= threads) return;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -145,18 +158,11 @@ void cpu_pool_for(int64_t n, int64_t grain, cpu_pool_fn fn, void *ctx)
     if (n / grain >= UINT32_MAX / 2) grain = n / (UINT32_MAX / 2) + 1;
     int64_t chunks = (n + grain - 1) / grain;
     int threads = cpu_pool_threads();
-    /* A child forked inside a loop inherits the flag from a thread it does not have. */
-    bool taken = chunks > 1 && threads > 1 && !(pool.pid == getpid() && atomic_load_explicit(&pool.busy, memory_order_relaxed));
-    if (taken && pool.pid != getpid()) {
-        static pthread_mutex_t child = PTHREAD_MUTEX_INITIALIZER; /* first loops of a new process only; innermost lock */
-        pthread_mutex_lock(&child);
-        if (pool.pid != getpid()) {
-            start_workers(threads);
-            atomic_store(&pool.busy, false);
-        }
-        pthread_mutex_unlock(&child);
+    bool taken = false;
+    if (chunks > 1 && threads > 1) {
+        adopt((int)getpid());
+        taken = !atomic_load_explicit(&pool.busy, memory_order_relaxed) && !atomic_exchange_explicit(&pool.busy, true, memory_order_acquire);
     }
-    if (taken && atomic_exchange_explicit(&pool.busy, true, memory_order_acquire)) taken = false;
     if (!taken) {
         for (int64_t lo = 0; lo < n; lo += grain) fn(ctx, lo, lo + grain < n ? lo + grain : n, 0);
         return;
