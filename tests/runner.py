@@ -63,7 +63,7 @@ def quiet(command, what, env=None):
     return done.stdout
 
 
-def build(directory, options, env=None, targets=()):
+def configure(directory, options, env=None):
     path = os.path.join(ROOT, directory)
     if not os.path.exists(os.path.join(path, "build.ninja")):
         quiet(["meson", "setup", path, *options], "meson setup", env)
@@ -71,8 +71,20 @@ def build(directory, options, env=None, targets=()):
         settings = {o["name"]: o["value"] for o in json.loads(quiet(["meson", "introspect", "--buildoptions", path], "meson introspect", env))}
         if settings.get("tests") is False:
             quiet(["meson", "configure", path, "-Dtests=true"], "meson configure", env)
+    return path
+
+
+def build(directory, options, env=None, targets=()):
+    path = configure(directory, options, env)
     quiet(["ninja", "-C", path, *targets], "the build", env)
     return path
+
+
+def programs_of(tests, path):
+    """What a few chosen tests need to be built, as ninja's targets; none: everything, because one of them does not say."""
+    whole = [[os.path.normpath(os.path.join(path, word)) for word in t.command if "/" in word] for t in tests]
+    inside = [[os.path.relpath(word, path) for word in words if word.startswith(path + os.sep)] for words in whole]
+    return sorted({word for words in inside for word in words}) if all(inside) else []
 
 
 # --------------------------------------------------------------------------------------------------------- discovery
@@ -342,7 +354,7 @@ def main():
         fuzz(options)
 
     directory, settings = SANITIZERS[options.sanitize]
-    path = build(directory, settings)
+    path = configure(directory, settings)
     tests = discover(path)
     if options.sanitize == "thread":
         tests = [t for t in tests if any(THREAD_TESTS.search(word) for word in [t.name, *t.suites])]
@@ -356,6 +368,7 @@ def main():
         return 0
     if not tests:
         give_up("no test has such a name; --list prints them")
+    quiet(["ninja", "-C", path, *(programs_of(tests, path) if wanted else [])], "the build")
 
     wrapper = tsan_wrapper(path) if options.sanitize == "thread" else []
     parallel = [t for t in tests if not t.serial]
