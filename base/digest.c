@@ -64,24 +64,13 @@ const char *nf_digest_hex(const struct nf_digest *d, char out[NF_DIGEST_HEX])
     return out;
 }
 
-static int nibble(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 int nf_digest_parse(struct nf_str hex, struct nf_digest *ret_digest)
 {
     struct nf_digest d;
     if (hex.len != 2 * NF_DIGEST_BYTES)
         return NF_EINVAL;
     for (size_t i = 0; i < NF_DIGEST_BYTES; i++) {
-        int high = nibble(hex.data[2 * i]), low = nibble(hex.data[2 * i + 1]);
+        int high = nf_hex_digit(hex.data[2 * i]), low = nf_hex_digit(hex.data[2 * i + 1]);
         if (high < 0 || low < 0)
             return NF_EINVAL;
         d.bytes[i] = (uint8_t)(high << 4 | low);

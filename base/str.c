@@ -75,6 +75,17 @@ bool nf_format(char *out, size_t size, const char *fmt, ...)
 
 bool nf_str_eq_c(struct nf_str a, const char *b) { return nf_str_eq(a, nf_str_c(b)); }
 
+int nf_hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
 int nf_str_cmp(struct nf_str a, struct nf_str b)
 {
     size_t n = NF_MIN(a.len, b.len);

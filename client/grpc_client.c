@@ -117,23 +117,12 @@ static bool base64_decode(struct nf_str in, struct nf_buf *out)
     return in.len % 4 != 1 && !out->failed;
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 /* grpc-message: percent-encoded UTF-8; a bad escape is kept as it is. */
 static void percent_decode(struct nf_str in, struct nf_buf *out)
 {
     for (size_t i = 0; i < in.len; i++) {
-        if (in.data[i] == '%' && i + 2 < in.len && hex_value(in.data[i + 1]) >= 0 && hex_value(in.data[i + 2]) >= 0) {
-            nf_buf_add_char(out, (char)(hex_value(in.data[i + 1]) * 16 + hex_value(in.data[i + 2])));
+        if (in.data[i] == '%' && i + 2 < in.len && nf_hex_digit(in.data[i + 1]) >= 0 && nf_hex_digit(in.data[i + 2]) >= 0) {
+            nf_buf_add_char(out, (char)(nf_hex_digit(in.data[i + 1]) * 16 + nf_hex_digit(in.data[i + 2])));
             i += 2;
         } else {
             nf_buf_add_char(out, in.data[i]);

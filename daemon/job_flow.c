@@ -190,16 +190,9 @@ bool job_try_merge(struct job *j, struct job *into)
     return !reverse;
 }
 
-/* Who only wants to know, and came when the answer was clear already: a job that is being compiled is a miss. */
-void job_late_lookups(struct job *j)
+/* Those who only ask are told that it is a miss; whether somebody wants it explained. */
+static bool answer_lookups(struct job *j)
 {
-    switch (j->state) {
-    case JOB_LOCK: case JOB_RECHECK: case JOB_QUEUE: case JOB_COMPILE: case JOB_BACKOFF: case JOB_PUBLISH:
-        break;
-    case JOB_RECEIVE: case JOB_KEYQ: case JOB_KEY: case JOB_LOOKUP: case JOB_EXPLAIN: case JOB_DONE: case JOB_FAILED:
-    case JOB_CANCELLED: case JOB_MERGED: case JOB_STATE_MAX:
-        return;
-    }
     struct waiter *next;
     bool explain = false;
     for (struct waiter *w = j->waiters; w; w = next) {
@@ -211,6 +204,20 @@ void job_late_lookups(struct job *j)
             job_answer_miss(w, j, NULL);
         }
     }
+    return explain;
+}
+
+/* Who only wants to know, and came when the answer was clear already: a job that is being compiled is a miss. */
+void job_late_lookups(struct job *j)
+{
+    switch (j->state) {
+    case JOB_LOCK: case JOB_RECHECK: case JOB_QUEUE: case JOB_COMPILE: case JOB_BACKOFF: case JOB_PUBLISH:
+        break;
+    case JOB_RECEIVE: case JOB_KEYQ: case JOB_KEY: case JOB_LOOKUP: case JOB_EXPLAIN: case JOB_DONE: case JOB_FAILED:
+    case JOB_CANCELLED: case JOB_MERGED: case JOB_STATE_MAX:
+        return;
+    }
+    bool explain = answer_lookups(j);
     if (explain && !j->explaining)
         job_run_explain(j);
 }
@@ -312,17 +319,7 @@ void job_step_after_miss(struct job *j)
         job_step_receive(j);
         return;
     }
-    struct waiter *next;
-    bool explain = false;
-    for (struct waiter *w = j->waiters; w; w = next) {
-        next = w->next;
-        if (waiter_is_explain(w)) {
-            explain = true;
-        } else if (waiter_is_lookup(w)) {
-            job_detach(j, w);
-            job_answer_miss(w, j, NULL);
-        }
-    }
+    bool explain = answer_lookups(j);
     if (job_wants_compile(j) && (j->waiter_count || j->detached))
         COUNT(&d->counters, misses, 1);
     if (explain) {
