@@ -543,14 +543,17 @@ enum lock_wait_on lock_manager_state(struct lock_manager *m, struct nf_str key, 
     struct lock_owner owner = {0};
     pthread_mutex_lock(&m->mutex);
     const struct line *l = nf_map_get(m->lines, key);
-    if (l) {
-        for (const struct request *q = l->first; q; q = q->next)
-            waiting++;
-        if (l->first && l->holder)
-            on = LOCK_WAIT_QUEUE;
-        else if (l->first)
-            on = l->first->state == LEASE_ASKED ? LOCK_WAIT_LEASE : LOCK_WAIT_HOST;
+    const struct request *front = NULL;
+    for (const struct request *q = l ? l->first : NULL; q; q = q->next) {
+        if (q->cancelled)                 /* gone for its caller, though the watcher has yet to free it */
+            continue;
+        front = front ? front : q;
+        waiting++;
     }
+    if (front && l->holder)
+        on = LOCK_WAIT_QUEUE;
+    else if (front)
+        on = front->state == LEASE_ASKED ? LOCK_WAIT_LEASE : LOCK_WAIT_HOST;
     pthread_mutex_unlock(&m->mutex);
     if (on == LOCK_WAIT_HOST)
         lock_host_owner(m->dir, key, &owner);

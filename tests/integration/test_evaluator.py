@@ -136,7 +136,7 @@ class Conformance(unittest.TestCase):
             names = []
             for path in files:
                 text = spoil_text(path.read_text(), rng) if path.stem not in NOT_HOLDING else None
-                if text and "tensor<0x" not in text:
+                if text and not re.search(r"[<x]0x", text):  # of an empty tensor nothing can be changed
                     (Path(tmp) / path.name).write_text(text)
                     names.append(path.name)
                 if len(names) == 200:
