@@ -385,11 +385,6 @@ struct cache_reader *cache_store_reader(struct cache_store *s)
     return s->reader;
 }
 
-void cache_store_submit(struct cache_store *s, const struct cache_mount_work *work)
-{
-    cache_mount_submit(s->pool, work);
-}
-
 /* --------------------------------------------------------------------------------------------------------------- state */
 
 void cache_store_status(struct cache_store *s, struct cache_store_status *ret_status)

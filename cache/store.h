@@ -7,7 +7,7 @@
  *     aliases/ab/<front key> -> <namespace or _>/<key>    toolchains    uses/    index.sqlite (-wal, -shm)
  *
  * Threads. The store is made for a loop thread that must not block and a few that may:
- *     any thread, never blocks on a disk      cache_store_*_async, cache_store_submit, cache_store_status, cache_store_counters,
+ *     any thread, never blocks on a disk      cache_store_*_async, cache_store_status, cache_store_counters,
  *                                             cache_store_note_use, cache_store_reader
  *     any thread, local disk only             cache_store_lookup_local, cache_store_alias_put, cache_store_sha256
  *     any thread but the loop, may block      the others (they wait for the mount at most its patience)
@@ -154,9 +154,6 @@ void cache_store_lifetime_add(struct cache_store *s, const char *name, uint64_t 
 uint64_t cache_store_lifetime_get(struct cache_store *s, const char *name);
 
 /* --------------------------------------------------------------------------------------------------- administration */
-
-/* Runs work on the store's own (not the mount's) threads: for the blocking calls below. done and free as in mount.h. */
-void cache_store_submit(struct cache_store *s, const struct cache_mount_work *work);
 
 struct cache_entry_info {                /* neffd.v1.Entry */
     struct nf_digest key, sha256;

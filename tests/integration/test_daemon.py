@@ -333,6 +333,38 @@ def few_descriptors():
         expect(p.daemon.proc.poll() is None, "it is gone")
 
 
+def max_clients_is_back_pressure():
+    """More callers than `max_clients`: the next one waits until one leaves, and is then served."""
+    with Place(args=["--max-clients=2"]) as p:
+        first, second, third = p.client(), p.client(), p.client()
+        first.status()
+        second.status()
+        grpc = third.grpc
+        try:
+            third.status(timeout=1)
+            raise AssertionError("a third connection was served")
+        except grpc.RpcError as e:
+            expect(e.code() == grpc.StatusCode.DEADLINE_EXCEEDED, e)
+        first.status()                       # those who are in stay in
+        second.close()
+        third.status(timeout=20 * SLOW)
+
+
+def pings_of_a_waiter_are_welcome():
+    """A waiter for a long compile pings to notice a dead daemon; by gRPC's defaults the fourth ping would cost it the connection."""
+    with Place("slow:26") as p:
+        options = [("grpc.keepalive_time_ms", 5500), ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.max_pings_without_data", 0)]
+        clients = [p.client(options=options) for _ in range(2)]
+        states = []                          # of both connections, as they change
+        waiter = clients[0].open(module(1), timeout=60 * SLOW, target="trn2", eager=True)
+        clients[1].status()
+        for c in clients:
+            c.channel.subscribe(states.append)
+        last, _ = waiter.result()
+        expect(done(last)["outcome"] == "OUTCOME_COMPILED", last)
+        expect(states and all(s == c.grpc.ChannelConnectivity.READY for s in states), states)
+
+
 def slow_reader_costs_little():
     """Callers that never read: the daemon stays small and the others are answered."""
     with Place("slow:1,flood:2048") as p:
@@ -387,5 +419,5 @@ def counters_survive():
 if __name__ == "__main__":
     main([starts_and_ends, idle_memory, second_instance_is_refused, stale_socket_is_taken_over, foreign_socket_is_not_stolen, tcp_on_loopback,
           tcp_elsewhere_is_refused, print_and_check_config, health, reflection, unknown_methods_and_bad_messages, bad_requests, malformed_graphs,
-          configuration_over_the_wire, sighup_rereads, notify_and_activation, foreign_uid, few_descriptors, slow_reader_costs_little,
-          administration, counters_survive])
+          configuration_over_the_wire, sighup_rereads, notify_and_activation, foreign_uid, few_descriptors, max_clients_is_back_pressure,
+          pings_of_a_waiter_are_welcome, slow_reader_costs_little, administration, counters_survive])
