@@ -16,6 +16,7 @@
 
 #define TEXT_MAX 256
 #define DIFFERENCES_MAX 64
+#define LINE_DIFFERENCES 4        /* a line is to be read at a glance */
 
 struct side {
     const struct cache_component **item[CACHE_COMPONENT_MAX];
@@ -551,7 +552,8 @@ void cache_explain_line(const struct cache_explanation *e, struct nf_buf *out)
     }
     if (!e->difference_count)
         nf_buf_add_c(out, "nothing differs");
-    for (size_t i = 0; i < e->difference_count; i++) {
+    size_t shown = NF_MIN(e->difference_count, (size_t)LINE_DIFFERENCES);
+    for (size_t i = 0; i < shown; i++) {
         const struct cache_difference *d = &e->differences[i];
         if (i)
             nf_buf_add_c(out, "; ");
@@ -574,4 +576,8 @@ void cache_explain_line(const struct cache_explanation *e, struct nf_buf *out)
         nf_buf_add_c(out, " -> ");
         line_text(out, d->requested[0] ? d->requested : "none");
     }
+    if (e->difference_count == DIFFERENCES_MAX)
+        nf_buf_addf(out, "; and over %d more", DIFFERENCES_MAX - LINE_DIFFERENCES - 1);
+    else if (shown < e->difference_count)
+        nf_buf_addf(out, "; and %zu more", e->difference_count - shown);
 }

@@ -35,13 +35,13 @@ struct cache_explanation {                   /* as neffd.v1.Explanation */
 void cache_explain_diff(const struct cache_request_view *cached, const struct cache_request_view *requested, struct nf_arena *arena,
                         struct cache_explanation *ret_explanation);
 
-/* One line for people: `nearest: "bert" (1a2b3c4d…): option optlevel: 2 -> 1; input 3: tensor<8xf32> -> tensor<16xf32>`.
- * "no entry is near" when there is none. */
+/* One line for people: `nearest: "bert" (1a2b3c4d…): option optlevel: 2 -> 1; input 3: tensor<8xf32> -> tensor<16xf32>`, the
+ * first four differences and how many more there are. "no entry is near" when there is none. */
 void cache_explain_line(const struct cache_explanation *e, struct nf_buf *out);
 
 struct cache_store;
 /* The nearest among all entries of the namespaces in `readable` (NULL: all), or found = false when none shares enough
- * (under three tenths of the operations, or under a fifth of the components). Never an error of its own: what cannot be read is not near. */
+ * (under three tenths of the operations, or of the components). Never an error of its own: what cannot be read is not near. */
 int cache_explain_nearest(struct cache_store *store, const struct cache_request_view *request, const char *const *readable,
                           size_t readable_count, struct nf_arena *arena, struct cache_explanation *ret_explanation, struct nf_error *err);
 

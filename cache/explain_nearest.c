@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #define NEAREST 16
-#define ENOUGH 0.2
+#define ENOUGH 0.3
 #define ENOUGH_OPS 0.3
 
 struct near {

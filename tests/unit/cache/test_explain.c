@@ -170,6 +170,15 @@ START_TEST(one_line_for_people)
     ck_assert_str_eq(b.data, "nearest: \"bert\" (00000000): option optlevel: 2 -> 1; input 1: tensor<128x64xf32> -> tensor<128x64xbf16>; "
                              "structure op 3 at m.py:5:5: stablehlo.tanh %3 : tensor<8x64xf32> -> stablehlo.sine %3 : tensor<8x64xf32>");
     nf_buf_clear(&b);
+    struct cache_difference many[6];
+    for (size_t i = 0; i < NF_ARRAY_LEN(many); i++)
+        many[i] = e.differences[0];
+    e.differences = many;
+    e.difference_count = NF_ARRAY_LEN(many);
+    cache_explain_line(&e, &b);
+    ck_assert_str_eq(b.data, "nearest: \"bert\" (00000000): option optlevel: 2 -> 1; option optlevel: 2 -> 1; option optlevel: 2 -> 1; "
+                             "option optlevel: 2 -> 1; and 2 more");
+    nf_buf_clear(&b);
     e.found = false;
     cache_explain_line(&e, &b);
     ck_assert_str_eq(b.data, "no entry is near");
