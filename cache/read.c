@@ -1,31 +1,14 @@
-/* read.c: hits without a daemon, without SQLite, without hashing. See read.h for the way and the trust. */
+/* read.c: hits in the local tier, by front key: without a daemon, without SQLite, without hashing. See read.h for the way and the trust. */
 #include "cache/read.h"
 
 #include "base/clock.h"
-#include "cache/cache_internal.h"
+#include "cache/read_internal.h"
 
-#include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#define USES_MAX 256
-
-struct cache_reader {
-    char *local_dir, *shared_dir;
-    uid_t trusted[8];
-    size_t trusted_count;
-    atomic_bool verify_always;
-    pthread_mutex_t lock;        /* guards uses, use_count, pid; a leaf */
-    struct cache__use uses[USES_MAX];
-    size_t use_count;
-    pid_t pid;
-};
 
 struct cache_hit {
     struct cache__file file;
@@ -188,7 +171,7 @@ void cache_reader_set_verify(struct cache_reader *r, bool always)
 
 void cache_reader_flush_uses(struct cache_reader *r)
 {
-    struct cache__use uses[USES_MAX];
+    struct cache__use uses[CACHE_USES_MAX];
     pthread_mutex_lock(&r->lock);
     size_t n = r->pid == getpid() ? r->use_count : 0;
     memcpy(uses, r->uses, n * sizeof(*uses));
@@ -218,9 +201,9 @@ static void note_use(struct cache_reader *r, const struct nf_digest *key)
         r->pid = getpid();
         r->use_count = 0;
     }
-    if (r->use_count < USES_MAX)
+    if (r->use_count < CACHE_USES_MAX)
         r->uses[r->use_count++] = (struct cache__use){*key, (int64_t)now.tv_sec};
-    bool full = r->use_count == USES_MAX;
+    bool full = r->use_count == CACHE_USES_MAX;
     pthread_mutex_unlock(&r->lock);
     if (full)
         cache_reader_flush_uses(r);
@@ -253,7 +236,7 @@ static int hit_finish(struct cache_reader *r, struct cache__file *file, const ch
     return NF_OK;
 }
 
-static int local_open(struct cache_reader *r, const char *space, const char hex[NF_DIGEST_HEX], const struct nf_digest *key,
+int cache__reader_open_local(struct cache_reader *r, const char *space, const char hex[NF_DIGEST_HEX], const struct nf_digest *key,
                       struct cache_hit **ret_hit, struct nf_error *err)
 {
     char path[4352];
@@ -268,7 +251,7 @@ static int local_open(struct cache_reader *r, const char *space, const char hex[
     return NF_ENOTFOUND;
 }
 
-static int miss(struct nf_error *err, const char *what, const char *hex, const char *dir)
+int cache__reader_miss(struct nf_error *err, const char *what, const char *hex, const char *dir)
 {
     return nf_fail(err, NF_ENOTFOUND, "no entry of %s %.12s in %s", what, hex, dir);
 }
@@ -281,13 +264,13 @@ static int alias_read(struct cache_reader *r, const char hex[NF_DIGEST_HEX], cha
     nf_format(path, sizeof(path), "%s/aliases/%.2s/%s", r->local_dir, hex, hex);
     ssize_t n = readlink(path, text, sizeof(text) - 1);
     if (n < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return miss(err, "front key", hex, r->local_dir);
+        return cache__reader_miss(err, "front key", hex, r->local_dir);
     if (n < 0 && errno == EINVAL)
         return nf_fail(err, NF_ECORRUPT, "%s is not an alias", path);
     if (n < 0)
         return nf_fail_errno(err, errno, "cannot read %s", path);
     if (lstat(path, &st) != 0)
-        return miss(err, "front key", hex, r->local_dir);
+        return cache__reader_miss(err, "front key", hex, r->local_dir);
     if (!owner_ok(st.st_uid, r->trusted, r->trusted_count))
         return nf_fail(err, NF_EPERM, "%s belongs to uid %u, who is not trusted here", path, (unsigned)st.st_uid);
     struct nf_str rest = nf_str_n(text, (size_t)n), name = nf_str_cut(&rest, '/');
@@ -320,168 +303,8 @@ int cache_reader_lookup_front(struct cache_reader *r, const struct nf_digest *fr
     int rc = alias_read(r, nf_digest_hex(front_key, front), space, &key, err);
     if (rc)
         return rc;
-    rc = local_open(r, space, nf_digest_hex(&key, hex), &key, ret_hit, err);
-    return rc == NF_ENOTFOUND ? miss(err, "front key", front, r->local_dir) : rc;
-}
-
-/* Calls try for each namespace that has a directory until one does not answer NF_ENOTFOUND. */
-static int each_namespace(const char *tier_dir, int (*try)(void *user, const char *space), void *user)
-{
-    char path[4200];
-    nf_format(path, sizeof(path), "%s/entries", tier_dir);
-    int rc = try(user, "_");
-    DIR *dir = rc == NF_ENOTFOUND ? opendir(path) : NULL;
-    if (!dir)
-        return rc;
-    for (struct dirent *e; rc == NF_ENOTFOUND && (e = readdir(dir));)
-        if (strcmp(e->d_name, "_") != 0 && e->d_name[0] != '.' && cache_namespace_check(nf_str_c(e->d_name), NULL) == NF_OK)
-            rc = try(user, e->d_name);
-    closedir(dir);
-    return rc;
-}
-
-struct lookup {
-    struct cache_reader *reader;
-    const struct nf_digest *key;
-    char hex[NF_DIGEST_HEX];
-    struct cache_hit **ret_hit;
-    struct nf_error *err;
-};
-
-static int lookup_local_in(void *user, const char *space)
-{
-    struct lookup *l = user;
-    return local_open(l->reader, space, l->hex, l->key, l->ret_hit, l->err);
-}
-
-static int lookup_in(struct cache_reader *r, const char *tier_dir, const struct nf_digest *key, const char *cache_namespace,
-                     int (*try)(void *, const char *), struct cache_hit **ret_hit, struct nf_error *err)
-{
-    struct lookup l = {.reader = r, .key = key, .ret_hit = ret_hit, .err = err};
-    nf_digest_hex(key, l.hex);
-    int rc;
-    if (cache_namespace) {
-        rc = cache_namespace_check(nf_str_c(cache_namespace), err);
-        if (rc)
-            return rc;
-        rc = try(&l, cache_namespace[0] ? cache_namespace : "_");
-    } else {
-        rc = each_namespace(tier_dir, try, &l);
-    }
-    return rc == NF_ENOTFOUND ? miss(err, "key", l.hex, tier_dir) : rc;
-}
-
-int cache_reader_lookup(struct cache_reader *r, const struct nf_digest *key, const char *cache_namespace, struct cache_hit **ret_hit,
-                        struct nf_error *err)
-{
-    return lookup_in(r, r->local_dir, key, cache_namespace, lookup_local_in, ret_hit, err);
-}
-
-/* ------------------------------------------------------------------------------------------------- shared tier */
-
-/* libzstd's one-call decoder. Linked programs have no need of it: a client that finds what it wants in its own tier never loads it. */
-typedef size_t zstd_decompress_fn(void *out, size_t out_len, const void *in, size_t in_len);
-
-static zstd_decompress_fn *zstd_load(void)
-{
-    void *library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *symbol = library ? dlsym(library, "ZSTD_decompress") : NULL;
-    zstd_decompress_fn *fn = NULL;
-    memcpy(&fn, &symbol, sizeof(fn));
-    return fn; /* the library stays: it is needed again */
-}
-
-/* Unpacks the payload of *file into anonymous memory, which takes the place of its descriptor. */
-static int unpack(struct cache__file *file, const char *path, struct nf_error *err)
-{
-    const struct cache_footer *f = &file->footer;
-    zstd_decompress_fn *decompress = zstd_load();
-    if (!decompress)
-        return nf_fail(err, NF_EUNSUPPORTED, "%s is compressed and libzstd.so.1 cannot be loaded", path);
-    if (f->raw_bytes == 0 || f->raw_bytes > (uint64_t)16 << 30 || f->stored_bytes > f->raw_bytes)
-        return nf_fail(err, NF_ECORRUPT, "%s: a compressed payload of %llu bytes for %llu is not believable", path,
-                       (unsigned long long)f->stored_bytes, (unsigned long long)f->raw_bytes);
-    int memory = memfd_create("neffd-entry", MFD_CLOEXEC);
-    if (memory < 0 || ftruncate(memory, (off_t)f->raw_bytes) != 0) {
-        int rc = nf_fail_errno(err, errno, "no memory to unpack %s", path);
-        if (memory >= 0)
-            close(memory);
-        return rc;
-    }
-    int rc = NF_OK;
-    void *in = nf_try_alloc((size_t)f->stored_bytes);
-    void *out = mmap(NULL, (size_t)f->raw_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-    if (!in || out == MAP_FAILED)
-        rc = nf_fail(err, NF_ENOMEM, "no memory to unpack %s", path);
-    else if ((rc = nf_fd_pread_all(file->fd, in, (size_t)f->stored_bytes, 0)))
-        nf_fail(err, rc, "cannot read %s: %s", path, nf_status_text(rc));
-    else if (decompress(out, (size_t)f->raw_bytes, in, (size_t)f->stored_bytes) != f->raw_bytes)
-        rc = nf_fail(err, NF_ECORRUPT, "%s does not unpack", path);
-    free(in);
-    if (out != MAP_FAILED)
-        munmap(out, (size_t)f->raw_bytes);
-    if (rc) {
-        close(memory);
-        return rc;
-    }
-    /* The metadata stay readable: the footer goes on describing the file, so they are copied behind the payload. */
-    char *meta = nf_try_alloc((size_t)f->meta_bytes + 1);
-    if (meta && nf_fd_pread_all(file->fd, meta, (size_t)f->meta_bytes, f->stored_bytes) == NF_OK &&
-        pwrite(memory, meta, (size_t)f->meta_bytes, (off_t)f->raw_bytes) == (ssize_t)f->meta_bytes) {
-        file->footer.encoding = CACHE_RAW;
-        file->footer.stored_bytes = f->raw_bytes;
-    } else {
-        rc = nf_fail(err, NF_EIO, "cannot read the metadata of %s", path);
-    }
-    free(meta);
-    if (rc) {
-        close(memory);
-        return rc;
-    }
-    close(file->fd);
-    file->fd = memory;
-    return NF_OK;
-}
-
-static int shared_open(void *user, const char *space)
-{
-    struct lookup *l = user;
-    struct cache_reader *r = l->reader;
-    char path[4352];
-    for (int kind = 0; kind < CACHE_KIND_FAILURE; kind++) {
-        struct cache__file file;
-        nf_format(path, sizeof(path), "%s/entries/%s/%.2s/%.2s/%s%s", r->shared_dir, space, l->hex, l->hex + 2, l->hex,
-                  cache_kind_suffix((enum cache_kind)kind));
-        int rc = cache__file_open(path, l->key, (enum cache_kind)kind, r->trusted, r->trusted_count, &file, l->err);
-        if (rc == NF_ENOTFOUND)
-            continue;
-        if (rc)
-            return rc;
-        cache__lock_shared(file.fd);
-        bool packed = file.footer.encoding != CACHE_RAW;
-        if (packed && (rc = unpack(&file, path, l->err))) {
-            close(file.fd);
-            return rc;
-        }
-        rc = cache__raw_hash_check(file.fd, &file.footer, l->err);
-        if (rc) {
-            close(file.fd);
-            return l->err ? nf_error_prefix(l->err, "%s", path) : rc;
-        }
-        if (packed)
-            nf_format(path, sizeof(path), "/proc/self/fd/%d", file.fd);
-        *l->ret_hit = cache__hit_new(&file, path, CACHE_TIER_SHARED);
-        return NF_OK;
-    }
-    return NF_ENOTFOUND;
-}
-
-int cache_reader_lookup_shared(struct cache_reader *r, const struct nf_digest *key, const char *cache_namespace, struct cache_hit **ret_hit,
-                               struct nf_error *err)
-{
-    if (!r->shared_dir)
-        return nf_fail(err, NF_ENOTFOUND, "there is no shared cache directory");
-    return lookup_in(r, r->shared_dir, key, cache_namespace, shared_open, ret_hit, err);
+    rc = cache__reader_open_local(r, space, nf_digest_hex(&key, hex), &key, ret_hit, err);
+    return rc == NF_ENOTFOUND ? cache__reader_miss(err, "front key", front, r->local_dir) : rc;
 }
 
 /* ---------------------------------------------------------------------------------------------------------------- hits */

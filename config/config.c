@@ -456,22 +456,29 @@ static bool torch_at_least(const char *have, const char *want)
     return have && sscanf(have, "%d.%d", &hm, &hn) == 2 && sscanf(want, "%d.%d", &wm, &wn) == 2 && (hm > wm || (hm == wm && hn >= wn));
 }
 
+/* This user's name from /etc/passwd. Not getpwuid: it loads libraries, and a program without any (neffcc) must not. */
+static const char *user_name(char *room, size_t room_bytes)
+{
+    struct passwd pw, *found = NULL;
+    FILE *f = fopen("/etc/passwd", "re");
+    while (f && fgetpwent_r(f, &pw, room, room_bytes, &found) == 0 && pw.pw_uid != geteuid())
+        found = NULL;
+    if (f)
+        fclose(f);
+    return found ? found->pw_name : "unknown";
+}
+
 static const char *expand(struct cfg *cfg, const char *def, const struct cfg_sources *s, const char *const *env)
 {
     struct nf_buf out = NF_BUF_INIT;
+    char room[4096];
     for (const char *at = def; *at;) {
         if (strncmp(at, "<uid>", 5) == 0) {
             nf_buf_addf(&out, "%u", (unsigned)geteuid());
             at += 5;
         } else if (strncmp(at, "<user>", 6) == 0) {
             const char *user = env_get(env, "USER");
-            struct passwd pw, *found = NULL;
-            char room[4096];
-            if (!user || !*user) {
-                getpwuid_r(geteuid(), &pw, room, sizeof(room), &found);
-                user = found ? found->pw_name : "unknown";
-            }
-            nf_buf_add_c(&out, user);
+            nf_buf_add_c(&out, user && *user ? user : user_name(room, sizeof(room)));
             at += 6;
         } else if (strncmp(at, "<runtime>", 9) == 0) {
             const char *dir = env_get(env, "XDG_RUNTIME_DIR");

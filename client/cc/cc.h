@@ -50,6 +50,7 @@ struct cc {
     size_t side_count;
     int64_t began_ns;
     FILE *compiler_log;                /* log-neuron-cc.txt; NULL until there is something to say */
+    bool no_compiler_log;              /* it cannot be opened */
     /* for NEFFCC_LOG */
     const char *outcome, *via;
     struct nf_digest key;

@@ -135,13 +135,21 @@ _Noreturn void cc_exec_real(struct cc *cc, const char *why)
 
 void cc_log_line(struct cc *cc, struct nf_str line)
 {
-    if (!cc->compiler_log) {
-        cc->compiler_log = fopen(cc->call.logfile ? cc->call.logfile : "log-neuron-cc.txt", "we");
-        if (!cc->compiler_log)
+    if (cc->no_compiler_log)
+        return;
+    bool first = !cc->compiler_log;
+    if (first) {
+        /* Cut behind its first line, not to nothing: ext4 writes a file out at once that has been empty. */
+        int fd = open(cc->call.logfile ? cc->call.logfile : "log-neuron-cc.txt", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+        cc->compiler_log = fd >= 0 ? fdopen(fd, "w") : NULL;
+        cc->no_compiler_log = !cc->compiler_log;
+        if (cc->no_compiler_log)
             return;
     }
     fwrite(line.data, 1, line.len, cc->compiler_log);
     putc('\n', cc->compiler_log);
+    if (first && (fflush(cc->compiler_log) != 0 || ftruncate(fileno(cc->compiler_log), (off_t)line.len + 1) != 0))
+        clearerr(cc->compiler_log);                    /* a device or a pipe: there is nothing to cut */
 }
 
 static int copy_bytes(int from, int to, uint64_t bytes)
@@ -168,32 +176,69 @@ static int copy_bytes(int from, int to, uint64_t bytes)
     return NF_OK;
 }
 
+/* What is half written goes when a signal ends us, too. */
+static char *volatile half_written;
+
+static void on_end(int sig)
+{
+    if (half_written)
+        unlink(half_written);
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+static void remove_if_ended(char *path)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    half_written = path;
+    struct sigaction now;
+    for (size_t i = 0; i < NF_ARRAY_LEN(signals); i++)
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            signal(signals[i], on_end);
+}
+
+/* A temporary beside it takes its place, so that whoever looks sees nothing or all of it. */
+static int write_output(const struct cc *cc, int fd, uint64_t bytes, struct nf_error *err)
+{
+    struct stat st;
+    char *path = NULL, *tmp = NULL;
+    bool there = lstat(cc->output, &st) == 0;
+    if (there && S_ISLNK(st.st_mode)) {                /* what it leads to becomes the output, as for whoever opens it */
+        path = realpath(cc->output, NULL);
+        there = path && lstat(path, &st) == 0;
+    } else {
+        path = nf_strdup(cc->output);
+    }
+    int out = -1, r = NF_OK;
+    if (path && (!there || S_ISREG(st.st_mode))) {
+        tmp = nf_asprintf("%s.neffcc-%d", path, (int)getpid());
+        remove_if_ended(tmp);
+        out = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    bool in_place = out < 0;                           /* a device, a pipe, a folder that takes no new file: as the compiler would */
+    if (in_place)
+        out = open(cc->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (out < 0)
+        r = nf_status_from_errno(errno);
+    if (r == NF_OK)
+        r = copy_bytes(fd, out, bytes);
+    if (out >= 0 && close(out) < 0 && r == NF_OK)
+        r = nf_status_from_errno(errno);
+    /* To change places costs less than to replace: ext4 writes a file out at once when it replaces another. */
+    bool changed = r == NF_OK && !in_place && there && renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_EXCHANGE) == 0;
+    if (r == NF_OK && !in_place && !changed && rename(tmp, path) < 0)
+        r = nf_status_from_errno(errno);
+    if (changed || (r != NF_OK && !in_place))
+        unlink(tmp);
+    half_written = NULL;
+    free(tmp);
+    free(path);
+    return r == NF_OK ? r : nf_fail(err, r, "cannot write %s: %s", cc->output, nf_status_text(r));
+}
+
 int cc_deliver(struct cc *cc, int fd, uint64_t bytes, struct nf_error *err)
 {
-    /* A temporary beside it, so that whoever looks sees nothing or all of it. */
-    char *tmp = nf_asprintf("%s.neffcc-%d", cc->output, (int)getpid());
-    int out = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666), r = NF_OK;
-    struct stat st;
-    bool special = stat(cc->output, &st) == 0 && !S_ISREG(st.st_mode);
-    if (special && out >= 0) {                         /* /dev/stdout and the like */
-        close(out);
-        unlink(tmp);
-        out = open(cc->output, O_WRONLY | O_CLOEXEC);
-    }
-    if (out < 0)
-        r = nf_fail_errno(err, errno, "cannot write %s", cc->output);
-    if (r == NF_OK) {
-        r = copy_bytes(fd, out, bytes);
-        if (close(out) < 0 && r == NF_OK)
-            r = nf_status_from_errno(errno);
-        if (r == NF_OK && !special && rename(tmp, cc->output) < 0)
-            r = nf_status_from_errno(errno);
-        if (r != NF_OK) {
-            unlink(tmp);
-            nf_fail(err, r, "cannot write %s: %s", cc->output, nf_status_text(r));
-        }
-    }
-    free(tmp);
+    int r = write_output(cc, fd, bytes, err);
     if (r == NF_OK) {
         cc_log_line(cc, nf_str_c(nf_arena_printf(cc->arena, "neffcc: %s", cc->outcome)));
         fputs(".\nCompiler status PASS\n", stdout);
