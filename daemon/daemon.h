@@ -5,7 +5,7 @@
 #include "cache/store.h"
 #include "config/config.h"
 #include "daemon/counters.h"
-#include "daemon/estimate.h"
+#include "cache/estimate.h"
 #include "daemon/listen.h"
 #include "daemon/post.h"
 #include "daemon/scratch.h"

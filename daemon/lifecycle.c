@@ -15,6 +15,7 @@
 #include "daemon/hit.h"
 #include "daemon/job.h"
 #include "daemon/task.h"
+#include "pipeline/driver/drv_cgroup.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -56,28 +57,6 @@ void lifecycle_signals_block(void)
 
 /* --------------------------------------------------------------------------------------------------------------- limits */
 
-static uint64_t read_number(const char *path)
-{
-    struct nf_buf b = NF_BUF_INIT;
-    uint64_t v = 0;
-    if (nf_file_read(path, 4096, &b, NULL) == NF_OK && nf_str_to_u64(nf_str_trim(nf_buf_str(&b)), &v) < 0)
-        v = 0;
-    nf_buf_done(&b);
-    return v;
-}
-
-static uint64_t machine_memory(void)
-{
-    uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    const char *const limits[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
-    for (size_t i = 0; i < NF_ARRAY_LEN(limits); i++) {
-        uint64_t v = read_number(limits[i]);
-        if (v && v < bytes)
-            bytes = v;
-    }
-    return bytes;
-}
-
 void lifecycle_limits(struct daemon *d)
 {
     cpu_set_t set;
@@ -86,7 +65,9 @@ void lifecycle_limits(struct daemon *d)
     unsigned workers = c->workers ? (unsigned)c->workers : cpus;
     d->slots = c->compile_slots ? (unsigned)c->compile_slots : workers;
     d->verify_always = c->verify == CFG_VERIFY_ALWAYS;
-    d->memory_limit_bytes = c->memory_limit ? c->memory_limit : machine_memory() / 4 * 3;
+    uint64_t total, available;
+    drv_memory(&total, &available);
+    d->memory_limit_bytes = c->memory_limit ? c->memory_limit : total / 4 * 3;
 }
 
 struct cache_store_options daemon_store_options(const struct daemon *d)

@@ -1,26 +1,32 @@
-/* alone.c: without a daemon: the same keys, the same lock files, the same cache, the same driver, in this process.
+/* alone.c: without a daemon: the same keys, the same lock files, the same cache, the same driver, in this process. place.h says when it may
+ * compile; one that ran out of memory tries again when nothing else runs.
  *
- * Admission: as many compiles on this host as there are slots, each a lock file of its own beside those of the keys; one that ran out
- * of memory takes two of them when it tries again, then all. */
+ * A signal that ends us is heeded at the next wait, which is never longer than 200 ms: the compiler ends, the working directory goes,
+ * then the signal takes its course. What a SIGKILL leaves, the next one sweeps. */
 #include "client/cc/cc.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cache/estimate.h"
 #include "cache/store.h"
+#include "client/cc/place.h"
 #include "lockmgr/lock.h"
 #include "pipeline/driver/driver.h"
 #include "pipeline/hlo/hlo.h"
 #include "pipeline/pipeline.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define SLOTS_MAX 256
 #define ROOM_BYTES ((uint64_t)64 << 20)
+#define WORK_PREFIX "work-neffcc-"
+#define SWEEP_AGE_S 60
 
 struct alone {
     struct cc *cc;
@@ -41,6 +47,8 @@ struct alone {
     size_t lines;
     char *artifact;
     char *work_dir;
+    int work_lock;                     /* on it, so that nobody sweeps it */
+    uint64_t ops;
 };
 
 /* ----------------------------------------------------------------------------------------------------------- the key */
@@ -106,6 +114,7 @@ static int make_key(struct alone *a, struct nf_error *err)
         if (kind < 0)
             return nf_fail(err, NF_EINTERNAL, "no component is called %s", parts[i].component);
         cache_components_add(&a->components, (enum cache_component_kind)kind, nf_str_c(parts[i].name), parts[i].value, parts[i].location);
+        a->ops += cache_component_is_op(&a->components.items[i]);
     }
     r = cache_key_canonical(a->components.items, a->components.count, &cc->key, err);
     if (r != NF_OK)
@@ -203,57 +212,6 @@ static bool look_up(struct alone *a, unsigned flags, enum cc_next *ret_next, int
     return answered;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- slots */
-
-static size_t slot_count(const struct cfg *cfg)
-{
-    long n = cfg->compile_slots > 0 ? (long)cfg->compile_slots : cfg->workers > 0 ? (long)cfg->workers : sysconf(_SC_NPROCESSORS_ONLN);
-    return (size_t)NF_MAX(1L, NF_MIN(n, (long)SLOTS_MAX));
-}
-
-/* Takes `want` slots, lowest first, so that two who want several never wait for each other's. */
-static int take_slots(struct alone *a, size_t want, struct lock_host **slots, int64_t deadline, struct nf_error *err)
-{
-    size_t all = slot_count(a->cc->cfg), got = 0;
-    want = NF_MIN(want, all);
-    unsigned turn = (unsigned)getpid();
-    while (got < want) {
-        struct nf_error e = {0};
-        int r = NF_EBUSY;
-        bool several = want > 1;
-        for (size_t i = 0; i < all && got < want; i++) {
-            char name[32];
-            nf_format(name, sizeof(name), "slot-%zu", several ? got : i);
-            r = lock_host_try(a->locks, nf_str_c(name), "neffcc", &slots[got], &e);
-            if (r == NF_OK)
-                got++;
-            else if (several || r != NF_EBUSY)
-                break;
-        }
-        if (got == want)
-            break;
-        if (r != NF_EBUSY && r != NF_OK) {
-            if (err)
-                *err = e;
-            while (got > 0)
-                lock_host_release(slots[--got]);
-            return r;
-        }
-        if (nf_now_ns() >= deadline) {
-            while (got > 0)
-                lock_host_release(slots[--got]);
-            return nf_fail(err, NF_ELOCKTIMEOUT, "no slot for a compile became free in time");
-        }
-        /* Wait for one of them, the others are looked at again soon. */
-        char name[32];
-        nf_format(name, sizeof(name), "slot-%zu", several ? got : turn++ % all);
-        struct lock_host *one = NULL;
-        if (lock_host_acquire(a->locks, nf_str_c(name), "neffcc", several ? NF_SEC : 200 * NF_MS, NULL, NULL, &one, NULL) == NF_OK)
-            slots[got++] = one;
-    }
-    return NF_OK;
-}
-
 /* ------------------------------------------------------------------------------------------------------------- compile */
 
 static void on_log(void *user, int level, const char *source, struct nf_str line)
@@ -287,7 +245,7 @@ static int compile_once(struct alone *a, uint64_t *ret_peak, struct nf_error *er
         .graph = a->graph, .target = a->id.target, .id = &a->id, .options = a->options, .option_count = a->option_count,
         .side_files = a->side, .side_file_count = cc->side_count, .work_dir = a->work_dir, .time_limit_ns = cc->cfg->compile_timeout_ns, .cfg = cc->cfg,
     };
-    struct compile_sink sink = {.user = a, .log = on_log, .progress = on_progress, .artifact = on_artifact};
+    struct compile_sink sink = {.user = a, .log = on_log, .progress = on_progress, .artifact = on_artifact, .cancelled = cc_stop};
     a->lines = 0;
     free(a->artifact);
     a->artifact = NULL;
@@ -349,42 +307,66 @@ static enum cc_next publish(struct alone *a, struct cache_meta *meta, int *ret_r
     return next;
 }
 
+/* What compiles of graphs of this size have taken; learned by daemons and by us, in one file. */
+static uint64_t learned_bytes(const struct alone *a)
+{
+    struct estimates *known = estimates_open(a->local_dir);
+    uint64_t bytes = estimates_of(known, a->id.target, a->ops).rss_bytes;
+    estimates_close(known);
+    return bytes;
+}
+
+static void learn(const struct alone *a, int64_t compile_ns, uint64_t rss_bytes)
+{
+    struct lock_host *lock = NULL;
+    if (lock_host_acquire(a->locks, NF_STR("estimates"), "neffcc", NF_SEC, cc_stop, NULL, &lock, NULL) != NF_OK)
+        return;
+    struct estimates *known = estimates_open(a->local_dir);
+    estimates_add(known, a->id.target, a->ops, compile_ns, rss_bytes);
+    estimates_close(known);
+    lock_host_release(lock);
+}
+
 static enum cc_next compile(struct alone *a, int *ret_rc, struct nf_error *why)
 {
     struct cc *cc = a->cc;
-    struct lock_host *slots[SLOTS_MAX];
-    size_t want = 1, held = 0;
+    struct cc_place place = {0};
     struct nf_error err = {0};
-    int64_t deadline = nf_now_ns() + cc->cfg->lock_timeout_ns, backoff = cc->cfg->retry_backoff_ns, started_us = nf_wall_us(), began = nf_now_ns();
+    int64_t patience = cc->cfg->lock_timeout_ns + (cc->cfg->compile_timeout_ns > 0 ? cc->cfg->compile_timeout_ns : 24 * 3600 * NF_SEC);
+    int64_t backoff = cc->cfg->retry_backoff_ns, started_us = nf_wall_us(), took = 0;
     enum cc_next next = CC_EXEC;
-    uint64_t peak = 0;
+    uint64_t peak = 0, need = learned_bytes(a);
     uint32_t attempts = 0;
     int r = NF_OK;
     for (bool again = true; again;) {
-        r = take_slots(a, want, slots, deadline, why);
+        r = cc_place_take(a->locks, cc->cfg, need, patience, cc_stop, NULL, &place, why);
         if (r != NF_OK)
             return CC_EXEC;
-        held = NF_MIN(want, slot_count(cc->cfg));
         memset(&err, 0, sizeof(err));
-        began = nf_now_ns();
+        int64_t began = nf_now_ns();
         r = compile_once(a, &peak, &err);
+        took = nf_now_ns() - began;
         attempts++;
-        while (held > 0)
-            lock_host_release(slots[--held]);
+        cc_place_leave(&place);
+        if (r == NF_OK || r == NF_ENOMEM || r == NF_ECOMPILETIMEOUT)
+            learn(a, took, peak);
         enum nf_class cls = nf_status_class(r);
         int64_t allowed = cls == NF_CLASS_TRANSIENT ? cc->cfg->retries : cls == NF_CLASS_INTERNAL ? NF_MIN(cc->cfg->retries, (int64_t)1) : 0;
-        again = r != NF_OK && (int64_t)attempts <= allowed;
+        again = r != NF_OK && (int64_t)attempts <= allowed && !cc_stop(NULL);
         if (again) {
             nf_log(NF_LOG_WARNING, "neffcc", "the compile failed and is tried again", "attempt=%u why=%s", attempts, nf_log_quote(err.message));
             if (r == NF_ENOMEM)
-                want = want == 1 ? 2 : SLOTS_MAX;
-            nf_sleep_ns(backoff);
+                need = CC_NEED_ALL;
+            for (int64_t end = nf_now_ns() + backoff; nf_now_ns() < end && !cc_stop(NULL);)
+                nf_sleep_ns(NF_MIN(end - nf_now_ns(), 200 * NF_MS));
             backoff *= 2;
         }
     }
+    if (cc_stop(NULL))
+        return CC_DONE;
     struct cache_meta meta;
     fill_meta(a, attempts, started_us, &meta);
-    meta.compile_us = (uint64_t)(nf_now_ns() - began) / 1000;
+    meta.compile_us = (uint64_t)took / 1000;
     meta.peak_rss_bytes = peak;
     if (r == NF_OK)
         return publish(a, &meta, ret_rc, why);
@@ -408,8 +390,30 @@ static enum cc_next compile(struct alone *a, int *ret_rc, struct nf_error *why)
     return next;
 }
 
+/* Those of neffccs that were killed: old enough that it is not just being made, and nobody holds its lock. */
+static void sweep(const char *place)
+{
+    int base = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = base >= 0 ? fdopendir(dup(base)) : NULL;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        if (!nf_str_starts(nf_str_c(e->d_name), NF_STR(WORK_PREFIX)))
+            continue;
+        int dir = openat(base, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dir >= 0 && fstat(dir, &st) == 0 && st.st_uid == geteuid() && nf_wall_us() / 1000000 - st.st_mtime > SWEEP_AGE_S &&
+            flock(dir, LOCK_EX | LOCK_NB) == 0)
+            nf_remove_tree(base, e->d_name);
+        if (dir >= 0)
+            close(dir);
+    }
+    if (d)
+        closedir(d);
+    if (base >= 0)
+        close(base);
+}
+
 /* In the local directory, or where there is more room. */
-static char *make_work_dir(struct alone *a, struct nf_error *err)
+static int make_work_dir(struct alone *a, struct nf_error *err)
 {
     const char *tmp = getenv("TMPDIR");
     const char *places[] = {a->local_dir, tmp && tmp[0] ? tmp : "/tmp"};
@@ -419,14 +423,36 @@ static char *make_work_dir(struct alone *a, struct nf_error *err)
             bool room = statvfs(places[i], &v) == 0 && (uint64_t)v.f_bavail * v.f_frsize >= ROOM_BYTES + 4 * (uint64_t)a->cc->graph.len;
             if (!room && pass == 0)
                 continue;
-            char *path = nf_asprintf("%s/work-neffcc-XXXXXX", places[i]);
-            if (mkdtemp(path))
-                return path;
+            sweep(places[i]);
+            char *path = nf_asprintf("%s/" WORK_PREFIX "XXXXXX", places[i]);
+            if (mkdtemp(path)) {
+                a->work_dir = path;
+                a->work_lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                if (a->work_lock >= 0)
+                    flock(a->work_lock, LOCK_SH);
+                return NF_OK;
+            }
             nf_fail_errno(err, errno, "cannot make a working directory in %s", places[i]);
             free(path);
         }
     }
-    return NULL;
+    return NF_EIO;
+}
+
+static void remove_work_dir(struct alone *a)
+{
+    if (!a->work_dir)
+        return;
+    char *name = strrchr(a->work_dir, '/');
+    *name = 0;
+    int dir = open(a->work_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir >= 0) {
+        nf_remove_tree(dir, name + 1);
+        close(dir);
+    }
+    free(a->work_dir);
+    if (a->work_lock >= 0)
+        close(a->work_lock);
 }
 
 enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
@@ -441,6 +467,7 @@ enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
         return CC_EXEC;
     }
     drv_register();
+    cc_catch_signals();
     if (open_tiers(&a, why) != NF_OK || identify(&a, why) != NF_OK || make_key(&a, why) != NF_OK)
         goto out;
     if (!no_cache && look_up(&a, 0, &next, ret_rc, why))
@@ -452,7 +479,7 @@ enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
         next = CC_DONE;
         goto out;
     }
-    int r = lock_host_acquire(a.locks, nf_str_c(a.key), "neffcc " NEFFD_VERSION, cc->cfg->lock_timeout_ns, NULL, NULL, &lock, why);
+    int r = lock_host_acquire(a.locks, nf_str_c(a.key), "neffcc " NEFFD_VERSION, cc->cfg->lock_timeout_ns, cc_stop, NULL, &lock, why);
     if (r == NF_ELOCKTIMEOUT) {          /* the holder is alive and compiles just this: see ask.c */
         *ret_rc = cc_replay(cc, why, NULL, 0, false);
         next = CC_DONE;
@@ -461,24 +488,14 @@ enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
         goto out;
     if (!no_cache && look_up(&a, CACHE_LOOKUP_CLAIMED, &next, ret_rc, why))
         goto out;
-    a.work_dir = make_work_dir(&a, why);
-    if (!a.work_dir)
-        goto out;
-    next = compile(&a, ret_rc, why);
+    if (make_work_dir(&a, why) == NF_OK)
+        next = compile(&a, ret_rc, why);
 out:
+    remove_work_dir(&a);
     lock_host_release(lock);
-    if (a.work_dir) {
-        char *name = strrchr(a.work_dir, '/');
-        *name = 0;
-        int dir = open(a.work_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (dir >= 0) {
-            nf_remove_tree(dir, name + 1);
-            close(dir);
-        }
-        free(a.work_dir);
-    }
     free(a.artifact);
     lock_dir_close(a.locks);
     cache_store_close(a.store);
+    cc_end_if_stopped(cc);
     return next;
 }

@@ -66,6 +66,11 @@ enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why);      /*
 /* Everything before the first look into a cache; what cannot be handled here ends in the real compiler and does not come back. */
 void cc_begin(struct cc *cc, int argc, char **argv, struct nf_error *why);
 _Noreturn void cc_end(struct cc *cc, int rc);
+/* From here on a signal that would end us sets what cc_stop tells, so that there is time to clean up; then cc_end_if_stopped lets the
+ * signal have its way. */
+void cc_catch_signals(void);
+bool cc_stop(void *user);
+void cc_end_if_stopped(struct cc *cc);
 /* NULL: it can be handled here; else why not. */
 const char *cc_prepare(struct cc *cc, struct nf_error *err);
 _Noreturn void cc_exec_real(struct cc *cc, const char *why);

@@ -197,6 +197,36 @@ static void remove_if_ended(char *path)
             signal(signals[i], on_end);
 }
 
+static volatile sig_atomic_t ended_by;
+
+static void on_stop(int sig) { ended_by = sig; }
+
+void cc_catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    struct sigaction now, act = {.sa_handler = on_stop, .sa_flags = (int)SA_RESETHAND};    /* a second one ends us at once */
+    for (size_t i = 0; i < NF_ARRAY_LEN(signals); i++)
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            sigaction(signals[i], &act, NULL);
+}
+
+bool cc_stop(void *user)
+{
+    (void)user;
+    return ended_by != 0;
+}
+
+void cc_end_if_stopped(struct cc *cc)
+{
+    if (!ended_by)
+        return;
+    cc->outcome = "interrupted";
+    cc_write_log(cc, 128 + (int)ended_by);
+    fflush(NULL);
+    signal((int)ended_by, SIG_DFL);
+    raise((int)ended_by);
+}
+
 /* A temporary beside it takes its place, so that whoever looks sees nothing or all of it. */
 static int write_output(const struct cc *cc, int fd, uint64_t bytes, struct nf_error *err)
 {

@@ -140,3 +140,79 @@ void drv_cgroup_remove(struct drv_cgroup *g)
     free(g->path);
     *g = (struct drv_cgroup){.procs = -1};
 }
+
+/* ------------------------------------------------------------------------------------------------------------ memory */
+
+static bool number(const char *dir, const char *file, const char *word, uint64_t *ret_value)
+{
+    struct nf_buf text = NF_BUF_INIT;
+    bool found = false;
+    if (get(dir, file, &text)) {
+        struct nf_str rest = nf_buf_str(&text);
+        while (rest.len > 0 && !found) {
+            struct nf_str line = nf_str_cut(&rest, '\n');
+            if (word && !nf_str_eq_c(nf_str_cut(&line, ' '), word))
+                continue;
+            struct nf_str value = nf_str_trim(line);
+            struct nf_str digits = nf_str_cut(&value, ' ');       /* "12 kB" */
+            found = nf_str_to_u64(digits, ret_value) == NF_OK;    /* not "max" */
+            if (!word)
+                break;
+        }
+    }
+    nf_buf_done(&text);
+    return found;
+}
+
+static const struct hierarchy {
+    const char *mount, *line, *limit, *usage, *cache;
+} hierarchies[] = {
+    {"/sys/fs/cgroup", "0::", "memory.max", "memory.current", "inactive_file"},
+    {"/sys/fs/cgroup/memory", ":memory:", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
+};
+
+/* From our own cgroup to the root: any of them may be the tightest. One that is not mounted where we are has no files. */
+static void limit_by(const struct hierarchy *h, const char *place, uint64_t *total, uint64_t *available)
+{
+    char *dir = nf_asprintf("%s%s", h->mount, place);
+    for (size_t root = strlen(h->mount);;) {
+        uint64_t limit, usage, cache = 0;
+        if (number(dir, h->limit, NULL, &limit) && number(dir, h->usage, NULL, &usage)) {
+            number(dir, "memory.stat", h->cache, &cache);
+            usage -= NF_MIN(usage, cache);
+            *total = NF_MIN(*total, limit);
+            *available = NF_MIN(*available, limit - NF_MIN(limit, usage));
+        }
+        char *slash = strrchr(dir, '/');
+        if (strlen(dir) <= root || !slash)
+            break;
+        *slash = 0;
+    }
+    free(dir);
+}
+
+void drv_memory(uint64_t *ret_total, uint64_t *ret_available)
+{
+    uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE), available = total, kib;
+    if (number("/proc", "meminfo", "MemAvailable:", &kib))
+        available = NF_MIN(total, kib * 1024);
+    struct nf_buf text = NF_BUF_INIT;
+    if (nf_file_read("/proc/self/cgroup", 65536, &text, NULL) == NF_OK) {
+        struct nf_str rest = nf_buf_str(&text);
+        while (rest.len > 0) {
+            struct nf_str line = nf_str_cut(&rest, '\n');
+            for (size_t i = 0; i < NF_ARRAY_LEN(hierarchies); i++) {
+                const char *at = memmem(line.data, line.len, hierarchies[i].line, strlen(hierarchies[i].line));
+                if (!at)
+                    continue;
+                const char *from = at + strlen(hierarchies[i].line);
+                char *place = nf_asprintf("%.*s", (int)(line.data + line.len - from), from);
+                limit_by(&hierarchies[i], place, &total, &available);
+                free(place);
+            }
+        }
+    }
+    nf_buf_done(&text);
+    *ret_total = total;
+    *ret_available = available;
+}

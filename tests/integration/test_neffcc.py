@@ -68,7 +68,10 @@ class Case(unittest.TestCase):
         return ["neuronx-cc", "compile", file, "--framework", "XLA", "--target", target, "--output", out, *more]
 
     def start(self, args, **env):
-        return subprocess.Popen(args, cwd=env.pop("cwd", self.work), env={**self.env, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        cwd = env.pop("cwd", self.work)
+        # Who runs the tests in the background may have SIGINT ignored, which is inherited.
+        return subprocess.Popen(args, cwd=cwd, env={**self.env, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
     def cc(self, *a, timeout=60, **k):
         env = {n: k.pop(n) for n in list(k) if n.isupper()}
@@ -582,13 +585,76 @@ class Failures(Case):
         self.assertIn("hint:", p.err)
 
     def test_interrupted_is_not_failed(self):
+        """Whatever it is doing when a signal ends it: it dies of that signal as the compiler would, leaves nothing, and fails nobody."""
+        def compiling(more):
+            self.act("fork:60,slow:30")
+            return self.start(self.args(more=more))
+
+        def behind_the_lock(more):
+            first = self.start(self.args(out="first.neff", more=more))
+            self.wait_for(lambda: self.compiles == before + 1)
+            others.append(first)
+            p = self.start(self.args(more=more))
+            time.sleep(0.5 * SLOW)
+            return p
+
+        def behind_the_slot(more):
+            others.append(self.start(self.args(out="first.neff", more=[*more, "--other"]), NEFFD_COMPILE_SLOTS="1"))
+            self.wait_for(lambda: self.compiles == before + 1)
+            p = self.start(self.args(more=more), NEFFD_COMPILE_SLOTS="1")
+            time.sleep(0.5 * SLOW)
+            return p
+
+        def between_two_tries(more):
+            self.act("exit:70")
+            p = self.start(self.args(more=more), NEFFD_RETRY_BACKOFF="60")
+            self.wait_for(lambda: self.compiles == before + 1 and len(self.events("end")) == ended + 1)
+            time.sleep(0.3 * SLOW)
+            return p
+
+        n = 0
+        for phase in (compiling, behind_the_lock, behind_the_slot, between_two_tries):
+            for sig in (signal.SIGINT, signal.SIGTERM):
+                with self.subTest(f"{phase.__name__} {sig.name}"):
+                    n += 1
+                    self.act("slow:30")
+                    before, ended, others = self.compiles, len(self.events("end")), []
+                    p = phase([f"--x={n}"])
+                    self.wait_for(lambda: self.compiles == before + 1)
+                    p.send_signal(sig)
+                    out, err = p.communicate(timeout=20 * SLOW)
+                    self.assertEqual(p.returncode, -sig, err)
+                    for other in others:
+                        other.terminate()
+                        other.communicate(timeout=20 * SLOW)
+                    self.wait_for(lambda: not any(self.lives(e["pid"]) for e in self.events()) and not any(map(self.lives, self.left())))
+                    left = os.listdir(self.path("local")) + os.listdir(self.work)
+                    self.assertFalse([f for f in left if "neffcc-" in f or f.startswith("o.neff")], left)
+                    self.act("ok")
+                    self.ok(more=[f"--x={n}"])
+                    os.unlink(os.path.join(self.work, "o.neff"))
+
+    def test_what_a_killed_one_leaves_is_swept(self):
         self.act("slow:30")
         p = self.start(self.args())
         self.wait_for(lambda: self.compiles == 1)
-        p.send_signal(signal.SIGINT)
-        p.communicate(timeout=20)
+        p.kill()
+        p.communicate()
+        left = [f for f in os.listdir(self.path("local")) if f.startswith("work-neffcc-")]
+        self.assertEqual(len(left), 1)
+        old = os.path.join(self.path("local"), left[0])
+        os.utime(old, (1, 1))
+        self.act("slow:1")
+        p = self.start(self.args())
+        self.wait_for(lambda: self.compiles == 2)
+        self.assertFalse(os.path.exists(old))
+        for f in os.listdir(self.path("local")):
+            if f.startswith("work-neffcc-"):
+                os.utime(os.path.join(self.path("local"), f), (1, 1))
         self.act("ok")
-        self.ok()
+        self.ok(more=["--x"])                              # the one that is at work is not swept, old as it may look
+        p.communicate(timeout=60 * SLOW)
+        self.assertEqual(p.returncode, 0)
 
     def test_transient_failures_are_tried_again(self):
         def test():
@@ -619,7 +685,13 @@ class Failures(Case):
         self.env["NEFFD_COMPILE_TIMEOUT"] = "1"
         self.both(test)
 
-    def test_out_of_memory_takes_fewer_slots(self):
+    def overlaps(self, which=lambda e: True):
+        """How many compiles ran at once, at most, of those that `which` takes."""
+        ends = {e["pid"]: e["time_ns"] for e in self.events("end")}
+        spans = [(e["time_ns"], ends.get(e["pid"], e["time_ns"])) for e in self.events() if which(e)]
+        return max((sum(b <= begin < end for b, end in spans) for begin, _ in spans), default=0)
+
+    def test_out_of_memory_runs_alone(self):
         """Four at once get killed; each alone passes. All succeed."""
         self.act("f137")
 
@@ -633,10 +705,63 @@ class Failures(Case):
             out, err = p.communicate(timeout=120 * SLOW)
             self.assertEqual(p.returncode, 0, err)
         t.join()
-        # After a failure for memory a compile holds two of the four slots: at most two of those overlap.
-        good = [(e["time_ns"], next(x["time_ns"] for x in self.events("end") if x["pid"] == e["pid"])) for e in self.events() if "slow" in e["actions"]]
-        for begin, _ in good:
-            self.assertLessEqual(sum(b <= begin < end for b, end in good), 2)
+        self.assertEqual(self.overlaps(lambda e: "slow" in e["actions"]), 1)
+
+    def test_no_admission_by_memory(self):
+        """What a compile of this size took once is kept free for the next: two of 300 MiB do not fit into 500 MiB, two of 100 do."""
+        for mb, at_once in ((300, 1), (100, 4)):
+            self.reset()
+            self.env["NEFFD_MEMORY_LIMIT"] = "500M"
+            self.act(f"alloc:{mb}:1")
+            self.ok(more=["--first"])
+            all_ = [self.start(self.args(out=f"a{i}.neff", more=[f"--x={i}"])) for i in range(4)]
+            peak = 0
+            while any(p.poll() is None for p in all_):
+                peak = max(peak, self.rss_of_compilers())
+                time.sleep(0.02)
+            for p in all_:
+                out, err = p.communicate()
+                self.assertEqual(p.returncode, 0, err)
+            self.assertLess(peak, 500 << 20)
+            self.assertGreater(peak, mb << 19)
+            self.assertEqual(self.compiles, 5)
+            if at_once == 1:
+                self.assertEqual(self.overlaps(), 1)
+            else:
+                self.assertGreater(self.overlaps(), 1)
+
+    def rss_of_compilers(self):
+        total = 0
+        for e in self.events():
+            try:
+                with open(f"/proc/{e['pid']}/statm") as f:
+                    total += int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        return total
+
+    def test_a_big_one_is_not_overtaken_for_ever(self):
+        """Who needs all the memory is let in before those who came later and would fit."""
+        self.env["NEFFD_MEMORY_LIMIT"] = "500M"
+        self.act("slow:1.5")
+        first = self.start(self.args(out="first.neff", more=["--first"]))
+        self.wait_for(lambda: self.compiles == 1)
+        self.write("big.mlir", graph(40))
+        with open(self.path("local/estimates"), "w") as f:           # what a daemon learned about graphs of that size
+            f.write("neffd-estimates 1\ntrn2 5 1000 600000000\n")
+        self.act("slow:0.5")
+        big = self.start(self.args("big.mlir", out="big.neff"))
+        time.sleep(1 * SLOW)
+        self.assertEqual(self.compiles, 1)
+        small = [self.start(self.args(out=f"s{i}.neff", more=[f"--x={i}"])) for i in range(2)]
+        for p in (first, big, *small):
+            out, err = p.communicate(timeout=60 * SLOW)
+            self.assertEqual(p.returncode, 0, err)
+        order = [e["graph"] for e in self.events()]
+        self.assertEqual(len(set(order)), 2)
+        self.assertNotEqual(order[1], order[0])
+        begin, end = self.events()[1], next(e for e in self.events("end") if e["pid"] == self.events()[1]["pid"])
+        self.assertFalse([e for e in self.events()[2:] if e["time_ns"] < end["time_ns"]], begin)
 
 
 class Keys(Case):

@@ -1,4 +1,4 @@
-#include "daemon/estimate.h"
+#include "cache/estimate.h"
 
 #include "base/clock.h"
 #include "base/file.h"

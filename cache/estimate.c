@@ -1,6 +1,6 @@
 /* estimate.c: see estimate.h. The file:
  *     file = "neffd-estimates 1\n" *line ; line = target SP class SP milliseconds SP bytes "\n"     oldest first */
-#include "daemon/estimate.h"
+#include "cache/estimate.h"
 
 #include "base/clock.h"
 #include "base/file.h"

@@ -2,8 +2,8 @@
  *
  * Samples are kept by target and size of the graph (power of two of its operations): the last 32 of each class. Good enough to order
  * a queue, to draw a progress bar and not to start two 60 GB compiles at once. Kept in <local>/estimates across restarts. Loop thread. */
-#ifndef NEFFD_DAEMON_ESTIMATE_H
-#define NEFFD_DAEMON_ESTIMATE_H
+#ifndef NEFFD_CACHE_ESTIMATE_H
+#define NEFFD_CACHE_ESTIMATE_H
 
 #include <stdbool.h>
 #include <stdint.h>
