@@ -1,5 +1,7 @@
 #include "base/arena.h"
 
+#include <sys/mman.h>
+
 #if defined(__SANITIZE_ADDRESS__)
 #define NF__ASAN 1
 #elif defined(__has_feature)
@@ -21,7 +23,7 @@
 
 enum { ALIGN = 16 };
 #define FIRST_BLOCK ((size_t)16 << 10)
-#define LARGEST_BLOCK ((size_t)1 << 20)
+#define LARGEST_BLOCK ((size_t)2 << 20)
 
 struct block {
     struct block *next;
@@ -63,7 +65,14 @@ void nf_arena_free(struct nf_arena *a)
 
 static struct block *add_block(struct nf_arena *a, size_t bytes, bool zeroed)
 {
-    struct block *b = zeroed ? calloc(1, sizeof(*b) + bytes) : malloc(sizeof(*b) + bytes);
+    struct block *b;
+    if (!zeroed && sizeof(*b) + bytes == LARGEST_BLOCK) {
+        b = aligned_alloc(LARGEST_BLOCK, LARGEST_BLOCK);
+        if (b)
+            madvise(b, LARGEST_BLOCK, MADV_HUGEPAGE);
+    } else {
+        b = zeroed ? calloc(1, sizeof(*b) + bytes) : malloc(sizeof(*b) + bytes);
+    }
     if (!b)
         out_of_memory(bytes);
     b->bytes = bytes;
@@ -86,7 +95,7 @@ static void *take(struct nf_arena *a, size_t bytes, bool zeroed)
             POISON(own->data + bytes, rounded - bytes);
             return own->data;
         }
-        size_t size = NF_MAX(a->next_block, rounded);
+        size_t size = NF_MAX(a->next_block - sizeof(struct block), rounded);
         a->next_block = NF_MIN(a->next_block * 2, LARGEST_BLOCK);
         struct block *b = add_block(a, size, false);
         a->at = b->data;
