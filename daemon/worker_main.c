@@ -382,10 +382,8 @@ static int key(struct state *s, const Neffd__Worker__V1__Key *k, Neffd__Worker__
     if (rc < 0)
         return rc;
     begin_stage(s, NEFFD__V1__STAGE__STAGE_STABLEHLO);
-    rc = pipe_components(s->graph, &s->id, s->options, s->option_count, side_files(s, k), k->n_side_files, nf_str_c(k->cache_namespace),
-                         nf_str_c(k->base_key), s->arena, &parts, &count, err);
-    if (rc < 0)
-        return rc;
+    pipe_components(s->graph, &s->id, s->options, s->option_count, side_files(s, k), k->n_side_files, nf_str_c(k->cache_namespace),
+                    nf_str_c(k->base_key), s->arena, &parts, &count);
     struct cache_component *components = NF_NEW_ARRAY(s->arena, struct cache_component, count + 1);
     for (size_t i = 0; i < count; i++)
         components[i] = (struct cache_component){nf_str_c(parts[i].component), nf_str_c(parts[i].name), parts[i].value, parts[i].location};

@@ -149,7 +149,11 @@ static struct pipe_graph *raw_graph(struct nf_str bytes, enum pipe_kind kind, co
     struct pipe_graph *g = NF_NEW(arena, struct pipe_graph);
     struct nf_error *copy = NF_NEW(arena, struct nf_error);
     *copy = *why;
-    *g = (struct pipe_graph){.kind = kind, .canonical = bytes, .original = bytes, .arena = arena, .unread = copy};
+    struct nf_sha256 sha;
+    nf_sha256_init(&sha);
+    nf_sha256_add_field(&sha, nf_str_c(pipe_kind_name(kind)));
+    nf_sha256_add_field(&sha, pipe_side_strip(bytes, arena));
+    *g = (struct pipe_graph){.kind = kind, .canonical = bytes, .key = nf_sha256_end(&sha), .original = bytes, .arena = arena, .unread = copy};
     return g;
 }
 
@@ -206,14 +210,15 @@ int pipe_import(struct nf_str bytes, enum pipe_kind kind, const char *file_name,
     if (r != NF_OK)
         goto failed;
     struct nf_buf text = NF_BUF_INIT;
-    r = hlo_print_canonical(m, &text);
+    struct nf_digest key;
+    r = hlo_print_canonical(m, &text, &key);
     if (r != NF_OK || text.failed) {
         nf_buf_done(&text);
         nf_fail(err, r != NF_OK ? r : NF_ENOMEM, "cannot print the canonical form");
         goto failed;
     }
     struct pipe_graph *g = NF_NEW(arena, struct pipe_graph);
-    *g = (struct pipe_graph){.kind = kind, .module = m, .canonical = nf_arena_str(arena, nf_buf_str(&text)), .original = bytes, .arena = arena};
+    *g = (struct pipe_graph){.kind = kind, .module = m, .canonical = nf_arena_str(arena, nf_buf_str(&text)), .key = key, .original = bytes, .arena = arena};
     nf_buf_done(&text);
     *ret_graph = g;
     return NF_OK;
@@ -256,23 +261,13 @@ static struct nf_str hex_of(struct nf_arena *arena, const struct nf_digest *d)
     return nf_str_c(nf_arena_strn(arena, nf_digest_hex(d, hex), NF_DIGEST_HEX - 1));
 }
 
-int pipe_components(const struct pipe_graph *graph, const struct target_id *id, const struct pipe_option *effective_options,
-                    size_t option_count, const struct pipe_side_file *side_files, size_t side_file_count, struct nf_str cache_namespace,
-                    struct nf_str base_key, struct nf_arena *arena, const struct pipe_component **ret_components, size_t *ret_count,
-                    struct nf_error *err)
+void pipe_components(const struct pipe_graph *graph, const struct target_id *id, const struct pipe_option *effective_options,
+                     size_t option_count, const struct pipe_side_file *side_files, size_t side_file_count, struct nf_str cache_namespace,
+                     struct nf_str base_key, struct nf_arena *arena, const struct pipe_component **ret_components, size_t *ret_count)
 {
     struct hlo_components c = {0};
-    if (graph->module) {
-        int r = hlo_components(graph->module, &c, err);
-        if (r != NF_OK)
-            return r;
-    } else {
-        struct nf_sha256 sha;
-        nf_sha256_init(&sha);
-        nf_sha256_add_field(&sha, nf_str_c(pipe_kind_name(graph->kind)));
-        nf_sha256_add_field(&sha, pipe_side_strip(graph->original, arena));
-        c.key = nf_sha256_end(&sha);
-    }
+    if (graph->module)
+        hlo_components(graph->module, &c);
     struct list l = {.arena = arena};
     l.v = NF_NEW_ARRAY(arena, struct pipe_component, 8 + option_count + side_file_count + c.num_inputs + c.num_outputs + c.num_constants + c.num_ops);
     struct nf_str none = {0};
@@ -288,7 +283,7 @@ int pipe_components(const struct pipe_graph *graph, const struct target_id *id, 
         add(&l, "option", effective_options[i].name, effective_options[i].value, none);
     for (size_t i = 0; i < side_file_count; i++)
         add(&l, "side_file", nf_arena_printf(arena, "%s", side_files[i].name), hex_of(arena, &side_files[i].sha256), none);
-    add(&l, "structure", "", base_key.len > 0 ? nf_arena_str(arena, base_key) : hex_of(arena, &c.key), none);
+    add(&l, "structure", "", base_key.len > 0 ? nf_arena_str(arena, base_key) : hex_of(arena, &graph->key), none);
     for (size_t i = 0; i < c.num_inputs; i++)
         add(&l, "input", nf_arena_printf(arena, "input %zu", i), c.inputs[i].text, none);
     for (size_t i = 0; i < c.num_outputs; i++)
@@ -305,7 +300,6 @@ int pipe_components(const struct pipe_graph *graph, const struct target_id *id, 
         add(&l, "structure", nf_arena_printf(arena, "op %zu", i), c.ops[i].line, c.ops[i].location);
     *ret_components = l.v;
     *ret_count = l.count;
-    return NF_OK;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- compile */

@@ -35,6 +35,7 @@ struct pipe_graph {
     enum pipe_kind kind;                 /* of what was imported */
     struct hlo_module *module;           /* in canonical form; NULL: of a kind that is keyed by its bytes and compiled outside only */
     struct nf_str canonical;             /* its print: what artifacts are made from, and what the key covers */
+    struct nf_digest key;                /* of the IR alone: hlo_key, or without a module over the bytes */
     struct nf_str original;              /* the bytes that came in: compilers of HLO protobuf take these */
     struct nf_arena *arena;
     const struct nf_error *unread;       /* why there is no module; NULL: there is one */
@@ -58,10 +59,9 @@ struct pipe_component {
 
 /* Everything that the key covers and that explain compares, op lines last. base_key not empty: it stands for the IR (the caller
  * has scoped it). The toolchain's id is the compiler's text with, where there is one, its instruction set. */
-int pipe_components(const struct pipe_graph *graph, const struct target_id *id, const struct pipe_option *effective_options,
-                    size_t option_count, const struct pipe_side_file *side_files, size_t side_file_count, struct nf_str cache_namespace,
-                    struct nf_str base_key, struct nf_arena *arena, const struct pipe_component **ret_components, size_t *ret_count,
-                    struct nf_error *err);
+void pipe_components(const struct pipe_graph *graph, const struct target_id *id, const struct pipe_option *effective_options,
+                     size_t option_count, const struct pipe_side_file *side_files, size_t side_file_count, struct nf_str cache_namespace,
+                     struct nf_str base_key, struct nf_arena *arena, const struct pipe_component **ret_components, size_t *ret_count);
 /* The value of the component `compiler`: what a toolchain list stores as id. */
 void pipe_toolchain_id(const struct target_id *id, struct nf_buf *out);
 

@@ -104,10 +104,8 @@ static int make_key(struct alone *a, struct nf_error *err)
                                              cc->side[i].path};
     const struct pipe_component *parts;
     size_t n;
-    r = pipe_components(a->graph, &a->id, a->options, a->option_count, a->side, cc->side_count, nf_str_c(cfg->cache_namespace), (struct nf_str){0},
-                        cc->arena, &parts, &n, err);
-    if (r != NF_OK)
-        return r;
+    pipe_components(a->graph, &a->id, a->options, a->option_count, a->side, cc->side_count, nf_str_c(cfg->cache_namespace), (struct nf_str){0},
+                    cc->arena, &parts, &n);
     cache_components_init(&a->components, cc->arena);
     for (size_t i = 0; i < n; i++) {
         int kind = cache_component_kind_of(nf_str_c(parts[i].component));

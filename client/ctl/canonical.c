@@ -32,10 +32,8 @@ static int key_of(neffd_client *client, const neffd_request *request, const char
     r = pipe_import(nf_str_n(request->graph, request->graph_bytes), (enum pipe_kind)request->input_kind, file_name, NULL, arena, &graph, err);
     if (r < 0)
         return r;
-    r = pipe_components(graph, &id, effective, option_count, NULL, 0, nf_str_c(request->cache_namespace ? request->cache_namespace : client->namespace_default),
-        (struct nf_str){0}, arena, &parts, &count, err);
-    if (r < 0)
-        return r;
+    pipe_components(graph, &id, effective, option_count, NULL, 0, nf_str_c(request->cache_namespace ? request->cache_namespace : client->namespace_default),
+                    (struct nf_str){0}, arena, &parts, &count);
     struct cache_component *items = NF_NEW_ARRAY(arena, struct cache_component, count + 1);
     for (size_t i = 0; i < count; i++) {
         items[i] = (struct cache_component){nf_str_c(parts[i].component), nf_str_c(parts[i].name), parts[i].value, parts[i].location};

@@ -177,10 +177,9 @@ static int module_meta(struct import *m, const char *dir, const char *graph_path
     r = pipe_import(bytes, PIPE_KIND_HLO_PROTO, graph_path, NULL, arena, &g, err);
     if (r == NF_OK)
         r = drv_options(&id, call.options, call.option_count, arena, &options, &option_count, err);
-    if (r == NF_OK)
-        r = pipe_components(g, &id, options, option_count, NULL, 0, nf_str_c(m->ns), (struct nf_str){0}, arena, &parts, &count, err);
     if (r != NF_OK)
         return r;
+    pipe_components(g, &id, options, option_count, NULL, 0, nf_str_c(m->ns), (struct nf_str){0}, arena, &parts, &count);
     struct cache_components list;
     cache_components_init(&list, arena);
     for (size_t i = 0; i < count; i++)

@@ -7,23 +7,47 @@
 
 #define KEY_VERSION "neffd stablehlo canonical 1"
 
-int hlo_print_canonical(const struct hlo_module *m, struct nf_buf *out) { return hlo__print_module_to(m, HLO_CANONICAL, false, false, out); }
+/* Over the version word and the text with its cuts replaced, each preceded by its length. */
+static struct nf_digest key_of(struct nf_str text, const struct print_key *key)
+{
+    struct nf_sha256 s;
+    size_t len = text.len, at = 0;
+    for (size_t i = 0; i < key->num_cuts; i++)
+        len = len - key->cuts[i].len + key->cuts[i].text_len;
+    nf_sha256_init(&s);
+    nf_sha256_add_field(&s, NF_STR(KEY_VERSION));
+    nf_sha256_add_u64(&s, len);
+    for (size_t i = 0; i < key->num_cuts; i++) {
+        nf_sha256_add(&s, text.data + at, key->cuts[i].from - at);
+        nf_sha256_add(&s, key->cuts[i].text, key->cuts[i].text_len);
+        at = key->cuts[i].from + key->cuts[i].len;
+    }
+    nf_sha256_add(&s, text.data + at, text.len - at);
+    return nf_sha256_end(&s);
+}
+
+int hlo_print_canonical(const struct hlo_module *m, struct nf_buf *out, struct nf_digest *ret_key)
+{
+    struct print_key key = {0};
+    size_t from = out->len;
+    int rc = hlo__print_module_to(m, HLO_CANONICAL, false, ret_key ? &key : NULL, out);
+    for (size_t i = 0; i < key.num_cuts; i++)
+        key.cuts[i].from -= from;
+    if (!rc && ret_key)
+        *ret_key = key_of(nf_str_n(out->data + from, out->len - from), &key);
+    free(key.cuts);
+    return rc;
+}
 
 int hlo_key(struct hlo_module *m, struct nf_digest *ret_key, struct nf_error *err)
 {
     struct nf_buf text = NF_BUF_INIT;
-    int rc = hlo__print_module_to(m, HLO_CANONICAL, false, true, &text);
-    if (rc) {
-        nf_buf_done(&text);
-        return nf_fail(err, rc, "no memory for the canonical form");
-    }
-    struct nf_sha256 s;
-    nf_sha256_init(&s);
-    nf_sha256_add_field(&s, NF_STR(KEY_VERSION));
-    nf_sha256_add_field(&s, nf_buf_str(&text));
-    *ret_key = nf_sha256_end(&s);
+    struct print_key key = {.only = true};
+    int rc = hlo__print_module_to(m, HLO_CANONICAL, false, &key, &text);
+    if (!rc)
+        *ret_key = key_of(nf_buf_str(&text), &key);
     nf_buf_done(&text);
-    return 0;
+    return rc ? nf_fail(err, rc, "no memory for the canonical form") : 0;
 }
 
 /* The innermost file position of a location, else its name; false if it has neither. */
@@ -138,12 +162,9 @@ static struct nf_str literal_of(struct hlo_module *m, const struct hlo_attr *a, 
     return s;
 }
 
-int hlo_components(struct hlo_module *m, struct hlo_components *ret, struct nf_error *err)
+void hlo_components(struct hlo_module *m, struct hlo_components *ret)
 {
     struct hlo_components c = {0};
-    int rc = hlo_key(m, &c.key, err);
-    if (rc)
-        return rc;
     struct nf_buf b = NF_BUF_INIT;
     const struct hlo_op *entry = hlo_module_entry(m);
     const struct hlo_type *t = entry ? hlo_func_type(entry) : NULL;
@@ -165,6 +186,7 @@ int hlo_components(struct hlo_module *m, struct hlo_components *ret, struct nf_e
     }
     c.ops = NF_NEW_ARRAY(m->arena, struct hlo_op_component, ops + 2);
     c.constants = NF_NEW_ARRAY(m->arena, struct hlo_value_component, constants + 1);
+    hlo__index_lines(m);
     struct nf_sha256 s;
     nf_sha256_init(&s);
     nf_sha256_add_field(&s, NF_STR(KEY_VERSION));
@@ -203,5 +225,4 @@ int hlo_components(struct hlo_module *m, struct hlo_components *ret, struct nf_e
     c.structure = nf_sha256_end(&s);
     nf_buf_done(&b);
     *ret = c;
-    return 0;
 }

@@ -46,10 +46,13 @@ int hlo_print_with(const struct hlo_module *m, const struct hlo_print_options *o
 /* Canonical form (in place): what cannot change the result is removed or made uniform, and nothing else; see README.md,
  * "canonical form". Afterwards modules that mean the same print the same. */
 int hlo_canonicalise(struct hlo_module *m, struct nf_error *err);
-/* Prints the canonical form; hlo_canonicalise must have run. It parses back to a module with the same canonical print. */
-int hlo_print_canonical(const struct hlo_module *m, struct nf_buf *out);
+/* Prints the canonical form; hlo_canonicalise must have run. It parses back to a module with the same canonical print. The key, when
+ * it is wanted (else NULL), is that of hlo_key: whoever needs both prints once. */
+int hlo_print_canonical(const struct hlo_module *m, struct nf_buf *out, struct nf_digest *ret_key);
+/* SHA-256 over the canonical form (large constants by digest), format version included; without the print. */
+int hlo_key(struct hlo_module *m, struct nf_digest *ret_key, struct nf_error *err);
 
-/* What a cache key and its explanation are made of. Everything lives in the module's arena. */
+/* What a cache key is explained with. Everything lives in the module's arena. */
 struct hlo_value_component {
     struct nf_str text;              /* input, output: type and the attributes that matter; constant: type */
     struct nf_digest digest;         /* constant: of its bytes; else of text */
@@ -60,15 +63,12 @@ struct hlo_op_component {
     struct nf_str location;          /* "file.py:12:3", line:column of the input, or empty */
 };
 struct hlo_components {
-    struct nf_digest key;            /* SHA-256 over the canonical form (constants by digest), format version included */
     struct nf_digest structure;      /* over the operations without results and types: equal when two programs differ in types and constants alone */
     size_t num_inputs, num_outputs, num_constants, num_ops;
     struct hlo_value_component *inputs, *outputs, *constants;
     struct hlo_op_component *ops;
 };
 /* hlo_canonicalise must have run. */
-int hlo_components(struct hlo_module *m, struct hlo_components *ret_components, struct nf_error *err);
-/* Only the key: cheaper. */
-int hlo_key(struct hlo_module *m, struct nf_digest *ret_key, struct nf_error *err);
+void hlo_components(struct hlo_module *m, struct hlo_components *ret_components);
 
 #endif

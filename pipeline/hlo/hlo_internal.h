@@ -15,7 +15,12 @@ struct hlo_tables {
     /* symbols: func.func and others with a name in the module's block; rebuilt when NULL */
     struct hlo_op **symbols;
     uint32_t cap_symbols;
+    /* where lines of the text begin, in order; NULL: not needed so far, found by reading from the start */
+    uint32_t *line_starts;
+    uint32_t num_lines;
 };
+
+void hlo__index_lines(struct hlo_module *m);                         /* before many places are turned into lines */
 
 struct hlo_type *hlo__type_new_slot(struct hlo_module *m);
 bool hlo__quant_eq(const struct hlo_quant *a, const struct hlo_quant *b);

@@ -639,12 +639,41 @@ struct hlo_op *hlo_walk_next(struct hlo_walk *w)
 
 /* ---- places ---- */
 
+void hlo__index_lines(struct hlo_module *m)
+{
+    struct hlo_tables *tb = m->tables;
+    const char *text = m->text.data, *end = text + m->text.len;
+    if (m->source != HLO_SOURCE_TEXT || tb->line_starts || !m->text.len)
+        return;
+    uint32_t n = 1;
+    for (const char *p = text; (p = memchr(p, '\n', (size_t)(end - p))); p++)
+        n++;
+    tb->line_starts = nf_arena_alloc_array(m->arena, n, sizeof *tb->line_starts);
+    for (const char *p = text; (p = memchr(p, '\n', (size_t)(end - p))); p++)
+        tb->line_starts[++tb->num_lines] = (uint32_t)(p - text) + 1;
+    tb->num_lines++;
+}
+
 void hlo_pos_line(const struct hlo_module *m, uint32_t pos, uint32_t *ret_line, uint32_t *ret_col)
 {
+    const struct hlo_tables *tb = m->tables;
     uint32_t line = m->first_line;
     size_t end = NF_MIN((size_t)pos, m->text.len), start = 0;
-    for (const char *p; start < end && (p = memchr(m->text.data + start, '\n', end - start)); line++)
-        start = (size_t)(p - m->text.data) + 1;
+    if (tb->line_starts) {
+        uint32_t low = 0, high = tb->num_lines; /* the last line that does not begin behind end */
+        while (high - low > 1) {
+            uint32_t mid = low + (high - low) / 2;
+            if (tb->line_starts[mid] <= end)
+                low = mid;
+            else
+                high = mid;
+        }
+        line += low;
+        start = tb->line_starts[low];
+    } else {
+        for (const char *p; start < end && (p = memchr(m->text.data + start, '\n', end - start)); line++)
+            start = (size_t)(p - m->text.data) + 1;
+    }
     *ret_line = line;
     *ret_col = (uint32_t)(end - start) + 1;
 }

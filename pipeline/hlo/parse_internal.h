@@ -55,6 +55,7 @@ struct hlo_parser {
     /* spelling -> type */
     struct parse_type_entry *type_cache;
     uint32_t num_type_cache, cap_type_cache;
+    struct parse_type_entry last_type;      /* found there most recently: types come in runs */
     /* aliases: "#name" or "!name" -> struct parse_alias */
     struct nf_map *aliases;
     bool aliases_scanned;

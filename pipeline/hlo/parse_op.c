@@ -21,11 +21,21 @@ static bool parse_operation(struct hlo_parser *p, struct hlo_block *block);
 
 /* ---- value names ---- */
 
+/* Numbers that follow each other, as printers give them out, get places that follow each other in groups of 64: a pass over the text
+ * then goes through the table in order. */
 static uint32_t name_hash(const struct hlo_parser *p, struct nf_str s)
 {
     uint64_t h = (s.len + p->seed) * 0x9e3779b97f4a7c15u, w;
     const char *d = s.data;
     size_t n = s.len;
+    if (n <= 9 && parse_is(*d, PARSE_DIGIT)) {
+        uint32_t number = 0;
+        for (size_t i = 0; i < n; i++)
+            number = number * 10 + (uint32_t)(d[i] - '0');
+        h = ((number >> 6) + p->seed) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 29;
+        return (uint32_t)(h * 64) + (number & 63);
+    }
     for (; n >= 8; n -= 8, d += 8) {
         memcpy(&w, d, 8);
         h = (h ^ w) * 0xff51afd7ed558ccdu;

@@ -466,6 +466,12 @@ static void cache_grow(struct hlo_parser *p)
 bool hlo__parse_type(struct hlo_parser *p, const struct hlo_type **ret)
 {
     parse_space(p);
+    size_t last = p->last_type.len;
+    if (last && (size_t)(p->end - p->at) >= last && memcmp(p->at, p->last_type.text, last) == 0) { /* it ends with its own '>' */
+        p->at += last;
+        *ret = p->last_type.type;
+        return true;
+    }
     /* "tensor<" up to its '>' with nothing in between but letters, digits, '?' and one level of '<' */
     if (hlo__parse_starts(p, "tensor<")) {
         const char *e = p->at + 7;
@@ -490,7 +496,8 @@ bool hlo__parse_type(struct hlo_parser *p, const struct hlo_type **ret)
             uint32_t h = hash & (p->cap_type_cache - 1);
             for (; p->type_cache[h].type; h = (h + 1) & (p->cap_type_cache - 1))
                 if (p->type_cache[h].hash == hash && p->type_cache[h].len == len && memcmp(p->type_cache[h].text, p->at, len) == 0) {
-                    *ret = p->type_cache[h].type;
+                    p->last_type = p->type_cache[h];
+                    *ret = p->last_type.type;
                     p->at = e;
                     return true;
                 }

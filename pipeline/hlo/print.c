@@ -55,14 +55,16 @@ struct pending {
     struct counters c;
 };
 
-static void name_region(struct hlo_printer *p, const struct hlo_region *r, struct counters *c)
+/* True if an operation in it has regions. */
+static bool name_region(struct hlo_printer *p, const struct hlo_region *r, struct counters *c)
 {
-    bool loop = r->op->id == HLO_OP_WHILE;
+    bool loop = r->op->id == HLO_OP_WHILE, nested = false;
     HLO_FOR_BLOCKS(b, r) {
         for (uint32_t i = 0; i < b->num_args; i++)
             name_as(p, b->args[i], loop ? P_ITER : P_ARG, c);
         HLO_FOR_OPS(op, b) {
             const uint8_t *named = result_names(op);
+            nested |= op->num_regions > 0;
             if (named) {
                 for (uint32_t i = 0; i < op->num_results; i++)
                     name_as(p, &op->results[i], named[i], c);
@@ -78,6 +80,7 @@ static void name_region(struct hlo_printer *p, const struct hlo_region *r, struc
             }
         }
     }
+    return nested;
 }
 
 static void name_all(struct hlo_printer *p)
@@ -87,7 +90,8 @@ static void name_all(struct hlo_printer *p)
     stack[n++].region = p->m->op->regions[0];
     while (n) {
         struct pending at = stack[--n];
-        name_region(p, at.region, &at.c);
+        if (!name_region(p, at.region, &at.c))
+            continue;
         HLO_FOR_BLOCKS(b, at.region) {
             HLO_FOR_OPS(op, b) {
                 bool isolated = op->id == HLO_OP_FUNC || op->id == HLO_OP_MODULE || op->id == HLO_OP_ASYNC_START;
@@ -157,14 +161,34 @@ void hlo__print_type(struct hlo_printer *p, const struct hlo_type *t)
     nf_buf_add_str(p->out, p->types[t->id]);
 }
 
+/* A large constant where a key is wanted: "dense<sha256:..> : type" in the key. */
+static void print_digest(struct hlo_printer *p, const struct hlo_attr *a)
+{
+    struct print_key *key = p->key;
+    char hex[NF_DIGEST_HEX];
+    struct print_cut cut = {.from = p->out->len};
+    nf_format(cut.text, sizeof cut.text, "dense<%ssha256:%s", a->dense.splat ? "splat " : "", nf_digest_hex(hlo_attr_digest((struct hlo_module *)p->m, a), hex));
+    cut.text_len = strlen(cut.text);
+    if (key->only) {
+        nf_buf_add(p->out, cut.text, cut.text_len);
+    } else {
+        nf_buf_add_c(p->out, "dense<");
+        hlo__print_dense_value(a, p->style == HLO_CANONICAL, p->out);
+        cut.len = p->out->len - cut.from;
+        if (key->num_cuts == key->cap_cuts) {
+            key->cap_cuts = key->cap_cuts ? key->cap_cuts * 2 : 16;
+            key->cuts = nf_realloc(key->cuts, key->cap_cuts * sizeof *key->cuts);
+        }
+        key->cuts[key->num_cuts++] = cut;
+    }
+    nf_buf_add_c(p->out, "> : ");
+    hlo__print_type(p, a->type);
+}
+
 void hlo__print_attr(struct hlo_printer *p, const struct hlo_op *op, const struct hlo_attr *a)
 {
-    if (a->kind == HLO_ATTR_DENSE && p->digests && a->dense.raw.len > NF_DIGEST_BYTES) {
-        char hex[NF_DIGEST_HEX];
-        nf_buf_add_c(p->out, a->dense.splat ? "dense<splat sha256:" : "dense<sha256:");
-        nf_buf_add_c(p->out, nf_digest_hex(hlo_attr_digest((struct hlo_module *)p->m, a), hex));
-        nf_buf_add_c(p->out, "> : ");
-        hlo__print_type(p, a->type);
+    if (p->key && a->kind == HLO_ATTR_DENSE && a->dense.raw.len > NF_DIGEST_BYTES) {
+        print_digest(p, a);
         return;
     }
     bool chlo = hlo_op_info((enum hlo_op_id)op->id)->dialect == HLO_DIALECT_CHLO;
@@ -174,6 +198,10 @@ void hlo__print_attr(struct hlo_printer *p, const struct hlo_op *op, const struc
 static void newline(struct hlo_printer *p)
 {
     static const char spaces[] = "                                                                ";
+    if (p->first) {
+        p->first = false;
+        return;
+    }
     nf_buf_add_char(p->out, '\n');
     for (unsigned n = p->indent; n;) {
         unsigned k = NF_MIN(n, (unsigned)sizeof spaces - 1);
@@ -478,20 +506,15 @@ void hlo__print_op(struct hlo_printer *p, const struct hlo_op *op)
     print_loc(p, hlo_op_loc(p->m, op));
 }
 
-int hlo__print_module_to(const struct hlo_module *m, enum hlo_style style, bool locations, bool digests, struct nf_buf *out)
+int hlo__print_module_to(const struct hlo_module *m, enum hlo_style style, bool locations, struct print_key *key, struct nf_buf *out)
 {
-    struct hlo_printer p = {.m = m, .out = out, .style = style, .locations = locations, .digests = digests};
+    struct hlo_printer p = {.m = m, .out = out, .style = style, .locations = locations, .key = key, .first = true};
     p.num_types = m->tables->num_types;
     p.types = nf_alloc_array(p.num_types + 1, sizeof *p.types);
     p.names = nf_alloc_array((size_t)m->num_values + 1, sizeof *p.names);
     name_all(&p);
-    size_t from = out->len;
     hlo__print_op(&p, m->op);
     nf_buf_add_char(out, '\n');
-    if (!out->failed && out->data[from] == '\n') { /* the line break in front of the first operation */
-        memmove(out->data + from, out->data + from + 1, out->len - from);
-        out->len--;
-    }
     for (size_t i = 0; i < p.num_types; i++)
         free((char *)p.types[i].data);
     free(p.types);
@@ -501,7 +524,7 @@ int hlo__print_module_to(const struct hlo_module *m, enum hlo_style style, bool 
 
 int hlo_print_with(const struct hlo_module *m, const struct hlo_print_options *o, struct nf_buf *out)
 {
-    return hlo__print_module_to(m, o->style, o->locations, false, out);
+    return hlo__print_module_to(m, o->style, o->locations, NULL, out);
 }
 
-int hlo_print(const struct hlo_module *m, enum hlo_style style, struct nf_buf *out) { return hlo__print_module_to(m, style, false, false, out); }
+int hlo_print(const struct hlo_module *m, enum hlo_style style, struct nf_buf *out) { return hlo__print_module_to(m, style, false, NULL, out); }

@@ -9,13 +9,27 @@ struct print_name {
     uint32_t number;       /* UINT32_MAX: none */
 };
 
+/* What a key covers: the print, in which large constants stand by their SHA-256. Where the print has them in full, `cuts` says what the
+ * key leaves out there, and what it has instead. */
+struct print_cut {
+    size_t from, len;      /* in the print */
+    char text[NF_DIGEST_HEX + 32];
+    size_t text_len;
+};
+struct print_key {
+    bool only;             /* the print itself is not wanted: the digests are printed */
+    struct print_cut *cuts;
+    size_t num_cuts, cap_cuts;
+};
+
 struct hlo_printer {
     const struct hlo_module *m;
     struct nf_buf *out;
     enum hlo_style style;
     bool locations;
-    bool digests;          /* large constants by their SHA-256: for keys */
+    struct print_key *key; /* NULL: no key is wanted */
     unsigned indent;
+    bool first;            /* nothing has been printed: no line break in front */
     struct print_name *names;      /* by value id */
     struct nf_str *types;          /* spelled types, by type id; malloc'd with type_text */
     size_t num_types;
@@ -35,6 +49,6 @@ void hlo__print_op_dict(struct hlo_printer *p, const struct hlo_op *op, uint32_t
 void hlo__print_region(struct hlo_printer *p, const struct hlo_region *r, bool label);   /* "{ ... }" */
 /* The pretty form behind the mnemonic; false if this operation cannot be spelled that way (nothing printed). */
 bool hlo__print_form(struct hlo_printer *p, const struct hlo_op *op);
-int hlo__print_module_to(const struct hlo_module *m, enum hlo_style style, bool locations, bool digests, struct nf_buf *out);
+int hlo__print_module_to(const struct hlo_module *m, enum hlo_style style, bool locations, struct print_key *key, struct nf_buf *out);
 
 #endif

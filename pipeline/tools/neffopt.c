@@ -128,13 +128,15 @@ static int print_key(const struct options *o, struct hlo_module *m, struct nf_st
         nf_buf_addf(&b, "%s\n", nf_digest_hex(&key, hex));
     } else {
         struct hlo_components c;
-        if ((rc = hlo_components(m, &c, &err)))
+        struct nf_digest key;
+        if ((rc = hlo_key(m, &key, &err)))
             return fail_with(o, &err);
+        hlo_components(m, &c);
         struct nf_digest front = nf_digest_of(bytes.data, bytes.len);
         const char *sep = "";
         nf_buf_add_c(&b, "{\"file\":");
         json_string(nf_str_c(o->input), &b);
-        nf_buf_addf(&b, ",\"front_key\":\"%s\",\"canonical_key\":\"%s\",\"components\":[", nf_digest_hex(&front, hex), nf_digest_hex(&c.key, more));
+        nf_buf_addf(&b, ",\"front_key\":\"%s\",\"canonical_key\":\"%s\",\"components\":[", nf_digest_hex(&front, hex), nf_digest_hex(&key, more));
         for (size_t i = 0; i < c.num_inputs; i++)
             component(&b, &sep, "input", i, true, c.inputs[i].text);
         for (size_t i = 0; i < c.num_outputs; i++)

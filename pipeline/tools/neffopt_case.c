@@ -153,9 +153,9 @@ static void canonical_point(struct hlo_module *m, struct case_result *r)
     struct nf_arena *arena = nf_arena_new(0);
     struct hlo_module *back;
     char where[440];
-    if (hlo_canonicalise(m, &err) || hlo_print_canonical(m, &first))
+    if (hlo_canonicalise(m, &err) || hlo_print_canonical(m, &first, NULL))
         fail(r, 0, "no canonical form: %s", err.message);
-    else if (hlo_parse(nf_buf_str(&first), NULL, arena, &back, &err) || hlo_verify(back, &err) || hlo_canonicalise(back, &err) || hlo_print_canonical(back, &second))
+    else if (hlo_parse(nf_buf_str(&first), NULL, arena, &back, &err) || hlo_verify(back, &err) || hlo_canonicalise(back, &err) || hlo_print_canonical(back, &second, NULL))
         fail(r, 0, "the canonical form does not read back: %s: %s", err.location, err.message);
     else if (!nf_str_eq(nf_buf_str(&first), nf_buf_str(&second))) {
         first_difference(nf_buf_str(&first), nf_buf_str(&second), where, sizeof where);
@@ -296,7 +296,7 @@ static int canonical_of(struct hlo_module *m, struct nf_buf *out, struct nf_erro
     int rc = hlo_verify(m, err);
     if (!rc)
         rc = hlo_canonicalise(m, err);
-    return rc ? rc : hlo_print_canonical(m, out);
+    return rc ? rc : hlo_print_canonical(m, out, NULL);
 }
 
 void neffopt_case_bytecode(const char *path, struct case_result *r)

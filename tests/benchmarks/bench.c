@@ -1,5 +1,7 @@
 #include "tests/benchmarks/bench.h"
 
+#include <time.h>
+
 #include <math.h>
 
 static struct {
@@ -7,6 +9,13 @@ static struct {
     double value;
 } lines[64];
 static size_t line_count;
+
+int64_t bench_cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 void bench_add(struct bench_sample *s, double value)
 {

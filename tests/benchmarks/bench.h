@@ -9,6 +9,9 @@ struct bench_sample {
     size_t count, cap;
 };
 
+/* Processor time of this thread: what is measured on one thread does not wait for others then, and a busy machine is no excuse. */
+int64_t bench_cpu_ns(void);
+
 void bench_add(struct bench_sample *s, double value);
 double bench_quantile(struct bench_sample *s, double q); /* sorts; 0 <= q <= 1 */
 void bench_sample_done(struct bench_sample *s);

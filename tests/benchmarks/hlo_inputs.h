@@ -5,7 +5,6 @@
 #include "tests/benchmarks/bench.h"
 
 #include "base/arena.h"
-#include "base/clock.h"
 #include "base/digest.h"
 #include "pipeline/hlo/hlo.h"
 
@@ -63,22 +62,22 @@ static inline void hlo_bench_one(enum hlo_bench what, const char *input, struct 
         struct hlo_module *m;
         struct nf_error err = {0};
         struct nf_buf out = NF_BUF_INIT;
-        int64_t t = nf_now_ns();
+        int64_t t = bench_cpu_ns();
         nf_digest_of(text.data, text.len);
-        bench_add(&sha, (double)text.len / 1e6 / ((double)(nf_now_ns() - t) / 1e9));
-        t = nf_now_ns();
+        bench_add(&sha, (double)text.len / 1e6 / ((double)(bench_cpu_ns() - t) / 1e9));
+        t = bench_cpu_ns();
         if (hlo_parse(text, NULL, arena, &m, &err))
             bench_fail("parse", &err);
-        int64_t end = nf_now_ns();
+        int64_t end = bench_cpu_ns();
         if (what == HLO_BENCH_PRINT) {
-            t = nf_now_ns();
+            t = bench_cpu_ns();
             hlo_print(m, HLO_PRETTY, &out);
-            end = nf_now_ns();
+            end = bench_cpu_ns();
         } else if (what == HLO_BENCH_VERIFY) {
-            t = nf_now_ns();
+            t = bench_cpu_ns();
             if (hlo_verify(m, &err))
                 bench_fail("verify", &err);
-            end = nf_now_ns();
+            end = bench_cpu_ns();
         }
         double seconds = (double)(end - t) / 1e9;
         bench_add(&rate, (double)text.len / 1e6 / seconds);

@@ -29,7 +29,7 @@ static struct nf_str canonical(struct hlo_module *m)
     struct nf_buf b = NF_BUF_INIT;
     ck_assert_msg(!hlo_verify(m, &err), "%s: %s", err.location, err.message);
     ck_assert_msg(!hlo_canonicalise(m, &err), "%s", err.message);
-    ck_assert_int_eq(hlo_print_canonical(m, &b), 0);
+    ck_assert_int_eq(hlo_print_canonical(m, &b, NULL), 0);
     struct nf_str s = nf_arena_str(arena, nf_buf_str(&b));
     nf_buf_done(&b);
     return s;

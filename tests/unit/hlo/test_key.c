@@ -2,6 +2,8 @@
  * half is generated from the operation table and samples.mlir. */
 #include "samples.h"
 
+#include <time.h>
+
 /* ---- what must not change the key ---- */
 
 #define BODY                                                                                                               \
@@ -127,7 +129,10 @@ START_TEST(samples_keep_their_key_through_every_form)
             /* and the canonical form is its own canonical form */
             nf_buf_clear(&text);
             ck_assert_int_eq(hlo_canonicalise(m, &err), 0);
-            ck_assert_int_eq(hlo_print_canonical(m, &text), 0);
+            struct nf_digest both, alone;
+            ck_assert_int_eq(hlo_print_canonical(m, &text, &both), 0);
+            ck_assert_int_eq(hlo_key(m, &alone, &err), 0);
+            ck_assert(nf_digest_eq(&both, &alone));
             got = key_of(nf_buf_str(&text));
             ck_assert_msg(nf_digest_eq(&want, &got), "sample %zu, canonical", i);
             nf_buf_done(&text);
@@ -313,7 +318,7 @@ static struct hlo_components components(struct nf_arena *arena, const char *text
     struct hlo_components c;
     struct nf_error err = {0};
     ck_assert_int_eq(hlo_canonicalise(m, &err), 0);
-    ck_assert_int_eq(hlo_components(m, &c, &err), 0);
+    hlo_components(m, &c);
     return c;
 }
 
@@ -343,6 +348,44 @@ START_TEST(components_tell_what_differs)
 }
 END_TEST
 
+static int64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Each operation's line and column are those of the text, however many there are, and finding them takes no longer than reading did. */
+START_TEST(places_of_many_operations)
+{
+    enum { OPS = 40000 };
+    struct nf_buf text = NF_BUF_INIT;
+    struct nf_arena *arena = nf_arena_new(0);
+    nf_buf_add_c(&text, "func.func @main(%arg0: tensor<f32>) -> tensor<f32> {\n");
+    for (int i = 0; i < OPS; i++)
+        nf_buf_addf(&text, i ? "  %%%d = stablehlo.sine %%%d : tensor<f32>\n" : "  %%%d = stablehlo.cosine %%arg%d : tensor<f32>\n", i, i ? i - 1 : 0);
+    nf_buf_addf(&text, "  return %%%d : tensor<f32>\n}\n", OPS - 1);
+    struct nf_error err = {0};
+    struct hlo_components c;
+    int64_t began = cpu_ns();
+    struct hlo_module *m = parse_ok(arena, nf_buf_str(&text));
+    int64_t parsed = cpu_ns();
+    ck_assert_int_eq(hlo_canonicalise(m, &err), 0);
+    int64_t before = cpu_ns();
+    hlo_components(m, &c);
+    int64_t took = cpu_ns() - before;
+    ck_assert_uint_eq(c.num_ops, OPS + 3); /* module, function, return */
+    for (int i = 0; i < OPS; i++) {
+        char want[32];
+        nf_format(want, sizeof want, "%d:%d", i + 2, 3 + snprintf(NULL, 0, "%%%d = ", i));
+        ck_assert_msg(nf_str_eq_c(c.ops[i + 2].location, want), "%.*s is not %s", NF_STR_ARG(c.ops[i + 2].location), want);
+    }
+    ck_assert_msg(took < 30 * (parsed - began), "parsing took %lld ns, the outline %lld", (long long)(parsed - began), (long long)took);
+    nf_buf_done(&text);
+    nf_arena_free(arena);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("hlo-key");
@@ -354,6 +397,7 @@ int main(void)
     tcase_add_test(t, samples_keep_their_key_through_every_form);
     tcase_add_test(t, every_attribute_of_every_operation_counts);
     tcase_add_test(t, components_tell_what_differs);
+    tcase_add_test(t, places_of_many_operations);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
