@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "runtime/cpu/cpu.h"
 #include "pipeline/hlo/hlo.h"
+#include "pipeline/hlo/pass_chlo.h"
 #include "pipeline/hlo/passes.h"
 #include "runtime/neff.h"
 
@@ -125,6 +126,20 @@ static bool wants_passes(const struct hlo_module *m)
     return false;
 }
 
+/* Operations of the chlo dialect that are imported as they are; the others are written with StableHLO's first. */
+static bool is_imported(const struct hlo_op *op)
+{
+    const struct hlo_type *t = op->results[0].type;
+    switch ((int)op->id) {
+    case HLO_OP_CHLO_TOP_K: case HLO_OP_CHLO_SQUARE: case HLO_OP_CHLO_CONJ: case HLO_OP_CHLO_CONSTANT: case HLO_OP_CHLO_IS_INF: case HLO_OP_CHLO_IS_NEG_INF:
+    case HLO_OP_CHLO_IS_POS_INF: case HLO_OP_CHLO_TAN:
+        return true;
+    case HLO_OP_CHLO_ERF: case HLO_OP_CHLO_ERFC: case HLO_OP_CHLO_SINH: case HLO_OP_CHLO_COSH:
+        return t->kind == HLO_TYPE_TENSOR && hlo_elem_class(t->elem) == HLO_CLASS_FLOAT && t->elem != HLO_ELEM_F64;
+    default: return false;
+    }
+}
+
 static void trace(const struct cg *cg, struct hlo_module *m, struct cg_traces *ret)
 {
     size_t n = 0;
@@ -151,7 +166,8 @@ int cg_build(struct hlo_module *m, const struct cg_request *q, struct cg_artifac
     /* Deprecated operations are rewritten, dynamic shapes refined from the entry's; what stays is refused by name below. */
     struct nf_error ignored = {0};
     if (wants_passes(m) && !hlo_pass_legalise(m, &ignored) && !hlo_pass_inline(m, &ignored)) (void)hlo_pass_refine(m, &ignored);
-    int rc = cg_import(&cg, m, err);
+    int rc = hlo_chlo_expand(m, is_imported, err);
+    if (!rc) rc = cg_import(&cg, m, err);
     if (rc) goto out;
     t1 = nf_now_ns();
     rep.import_ns = t1 - t0;

@@ -829,6 +829,31 @@ static void import_move(struct import *im, struct cg_graph *g, const struct hlo_
     im->map[op->results[0].id] = r;
 }
 
+static enum cpu_dt bits_type(int bits)
+{
+    return bits == 1 ? CPU_PRED : bits == 2 ? CPU_U2 : bits == 4 ? CPU_U4 : bits == 8 ? CPU_U8 : bits == 16 ? CPU_U16 : bits == 32 ? CPU_U32 : CPU_U64;
+}
+/* Elements of less than a byte take a byte each, so a bitcast between their widths and others moves bits: the last dim counts parts. */
+static struct cg_value *bitcast_parts(struct cg_graph *g, struct cg_value *v, enum cpu_dt dt, int rank, const int64_t *dims)
+{
+    int from = cpu_dt_info[v->dt].bits, to = cpu_dt_info[dt].bits, wide = NF_MAX(from, to), part = NF_MIN(from, to);
+    enum cpu_dt u = bits_type(wide);
+    const int64_t *whole = to > from ? v->dims : dims;
+    int n = to > from ? v->rank : rank;
+    struct cg_value *x = v->dt == bits_type(from) ? v : cg_ew(g, RP_BITS, bits_type(from), 0, 1, &v), *at = cg_iota(g, u, n, whole, (uint32_t)n - 1);
+    at = ew2(g, RP_MUL, at, cg_splat(g, u, n, whole, (struct cpu_num){.i = part}));
+    if (to > from) {
+        int64_t last = n - 1;
+        x = cg_reduce(g, ew2(g, RP_SHL, cg_convert(g, x, u), at), RP_ANY, 1, &last);
+    } else {
+        int64_t map[CG_RANK_MAX];
+        for (int d = 0; d < v->rank; d++) map[d] = d;
+        x = ew2(g, RP_SHR, cg_broadcast(g, x, n, whole, map), at);
+        x = cg_convert(g, ew2(g, RP_AND, x, cg_splat(g, u, n, whole, (struct cpu_num){.i = (int64_t)(((uint64_t)1 << part) - 1)})), bits_type(part));
+    }
+    return dt == bits_type(to) ? x : cg_ew(g, RP_BITS, dt, 0, 1, &x);
+}
+
 static void import_bitcast(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
     int64_t dims[CG_RANK_MAX];
@@ -842,7 +867,7 @@ static void import_bitcast(struct import *im, struct cg_graph *g, const struct h
         return;
     }
     if (cpu_dt_info[v->dt].bits < 8 || cpu_dt_info[dt].bits < 8) {
-        imp_refuse(im, op, "elements of less than a byte");
+        im->map[op->results[0].id] = bitcast_parts(g, v, dt, rank, dims);
         return;
     }
     /* The same bytes with another element type: a copy between two views of memory. */
@@ -1054,6 +1079,7 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
         else im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0));
         break;
     case HLO_OP_ALL_REDUCE: case HLO_OP_ALL_GATHER: case HLO_OP_REDUCE_SCATTER: case HLO_OP_ALL_TO_ALL: case HLO_OP_COLLECTIVE_PERMUTE: case HLO_OP_COLLECTIVE_BROADCAST:
+    case HLO_OP_COLLECTIVE_REDUCE:
         imp_collective(im, g, op);
         break;
     case HLO_OP_CUSTOM_CALL: {

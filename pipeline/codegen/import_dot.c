@@ -204,7 +204,7 @@ void imp_convolution(struct import *im, struct cg_graph *g, const struct hlo_op 
 
 void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
-    enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, PERMUTE, BROADCAST };
+    enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, PERMUTE, BROADCAST, REDUCE };
     uint32_t P = im->cg->partitions, R = im->cg->replicas, n = op->num_operands;
     struct cg_value *in[64];
     const struct hlo_attr *groups = hlo_op_attr(op, op->id == HLO_OP_COLLECTIVE_PERMUTE ? HLO_A_source_target_pairs : HLO_A_replica_groups);
@@ -213,10 +213,6 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
     bool global = hlo_op_attr(op, HLO_A_use_global_device_ids) != NULL && hlo_op_bool(op, HLO_A_use_global_device_ids, false);
     if (n > NF_ARRAY_LEN(in)) {
         imp_refuse(im, op, "more than 64 operands");
-        return;
-    }
-    if (op->id == HLO_OP_COLLECTIVE_BROADCAST && hlo_op_bool(op, HLO_A_has_dynamic_root, false)) {
-        imp_refuse(im, op, "a root that the program chooses");
         return;
     }
     for (uint32_t i = 0; i < n; i++)
@@ -228,7 +224,7 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
     int64_t ng = groups->type->dims[0], size = groups->type->dims[1], attrs[PLAN_ATTRS_MAX] = {RP_SUM, 0, 0, 0, 0, 0, 0};
     uint32_t at = 7;
     bool permute = op->id == HLO_OP_COLLECTIVE_PERMUTE;
-    bool partitions = has_channel && (permute || op->id == HLO_OP_ALL_TO_ALL || op->id == HLO_OP_COLLECTIVE_BROADCAST);
+    bool partitions = has_channel && (permute || op->id == HLO_OP_ALL_TO_ALL || op->id == HLO_OP_COLLECTIVE_BROADCAST || (op->id == HLO_OP_COLLECTIVE_REDUCE && !global));
     bool whole = !permute && (ng == 0 || size == 0);
     if (whole) {
         ng = 1;
@@ -259,8 +255,9 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
     switch ((int)op->id) {
     case HLO_OP_ALL_REDUCE:
     case HLO_OP_REDUCE_SCATTER:
+    case HLO_OP_COLLECTIVE_REDUCE:
         attrs[0] = imp_body_kind(hlo_op_body(op, 0), 1);
-        attrs[2] = op->id == HLO_OP_ALL_REDUCE ? ALL_REDUCE : REDUCE_SCATTER;
+        attrs[2] = op->id == HLO_OP_ALL_REDUCE ? ALL_REDUCE : op->id == HLO_OP_REDUCE_SCATTER ? REDUCE_SCATTER : REDUCE;
         attrs[3] = hlo_op_i64(op, HLO_A_scatter_dimension, 0);
         if (attrs[0] == BODY_SET) {
             imp_refuse(im, op, "a reducer that takes the last value");
@@ -281,6 +278,6 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
     }
     struct cg_value *lib = cg_lib(g, PLAN_COLLECTIVE, n, in, at, attrs);
     lib->label = im->label;
-    if (attrs[2] == ALL_REDUCE || attrs[2] == REDUCE_SCATTER) imp_attach_body(im, lib, hlo_op_body(op, 0));
+    if (attrs[2] == ALL_REDUCE || attrs[2] == REDUCE_SCATTER || attrs[2] == REDUCE) imp_attach_body(im, lib, hlo_op_body(op, 0));
     imp_finish_lib(im, op, lib);
 }

@@ -758,11 +758,11 @@ static bool is_static(const struct hlo_op *op)
     return true;
 }
 
-int hlo_pass_chlo(struct hlo_module *m, struct nf_error *err)
+int hlo_chlo_expand(struct hlo_module *m, bool (*keep)(const struct hlo_op *op), struct nf_error *err)
 {
     struct hlo_walk w = hlo_walk_of(m->op);
     for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
-        if (hlo_op_info((enum hlo_op_id)op->id)->dialect != HLO_DIALECT_CHLO)
+        if (hlo_op_info((enum hlo_op_id)op->id)->dialect != HLO_DIALECT_CHLO || (keep && keep(op)))
             continue;
         V by[64] = {NULL};
         bool any_shape = op->id == HLO_OP_CHLO_TAN || op->id == HLO_OP_CHLO_CONJ || op->id == HLO_OP_CHLO_SQUARE;
@@ -785,3 +785,5 @@ int hlo_pass_chlo(struct hlo_module *m, struct nf_error *err)
     }
     return NF_OK;
 }
+
+int hlo_pass_chlo(struct hlo_module *m, struct nf_error *err) { return hlo_chlo_expand(m, NULL, err); }

@@ -10,6 +10,8 @@
 
 /* NF_EUNSUPPORTED names an operation that cannot be expanded (a dynamic shape), with its place. */
 int hlo_pass_chlo(struct hlo_module *m, struct nf_error *err);
+/* The same, but for operations that keep says true of (NULL: of none). */
+int hlo_chlo_expand(struct hlo_module *m, bool (*keep)(const struct hlo_op *op), struct nf_error *err);
 
 /* pass_chlo_special.c: real functions of a tensor of f32 or f64, as values before `at`. */
 struct hlo_chlo {

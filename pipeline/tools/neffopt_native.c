@@ -66,7 +66,7 @@ static int split_checks(struct split *s, struct nf_error *err)
     struct hlo_op *g = hlo_op_new(m, HLO_OP_FUNC, 0, NULL, 0, NULL, 1);
     struct hlo_block *gb = hlo_block_new(m, g->regions[0]);
     HLO_FOR_OPS(op, b) {
-        if (!is_check(op)) continue;
+        if (!is_check(op) && op->id != HLO_OP_INTERPRETER_PROBE) continue; /* a probe is for the checks, and in the program does nothing */
         struct hlo_op *c = hlo_op_clone(m, op, NULL, 0);
         for (uint32_t i = 0; i < op->num_operands; i++) {
             struct hlo_value *v = hlo_op_operand(op, i);

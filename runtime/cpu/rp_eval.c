@@ -82,6 +82,16 @@ static double next_after(enum cpu_dt t, double a, double b)
     return (double)cpu_small_decode(t, u);
 }
 
+/* As everybody expands them: exp(x + log 1/2) +- exp(log 1/2 - x) in steps of the type. */
+static double hyperbolic(enum cpu_dt t, double x, bool sine)
+{
+    double half = round_to(t == CPU_F64 ? t : CPU_F32, -M_LN2), up, down;
+    if (sine && fabs(x) < 1) return sinh(x);
+    if (t == CPU_F64) up = exp(x + half), down = exp(half - x);
+    else up = (double)(float)exp((double)(float)(x + half)), down = (double)(float)exp((double)(float)(half - x));
+    return sine ? up - down : up + down;
+}
+
 static double float1(const struct rp_ins *s, double x)
 {
     switch ((int)s->op) {
@@ -107,8 +117,8 @@ static double float1(const struct rp_ins *s, double x)
     case RP_ASIN: return asin(x);
     case RP_ACOS: return acos(x);
     case RP_ATAN: return atan(x);
-    case RP_SINH: return sinh(x);
-    case RP_COSH: return cosh(x);
+    case RP_SINH: return hyperbolic((enum cpu_dt)s->dt, x, true);
+    case RP_COSH: return hyperbolic((enum cpu_dt)s->dt, x, false);
     case RP_ASINH: return asinh(x);
     case RP_ACOSH: return acosh(x);
     case RP_ATANH: return atanh(x);
@@ -193,7 +203,16 @@ static struct cpu_num complex2(const struct rp_ins *s, struct cpu_num a, struct 
     switch ((int)s->op) {
     case RP_ADD: r.re = a.re + b.re; r.im = a.im + b.im; return r;
     case RP_SUB: r.re = a.re - b.re; r.im = a.im - b.im; return r;
-    case RP_MUL: z = CMPLX(a.re, a.im) * CMPLX(b.re, b.im); break;
+    case RP_MUL: /* by the textbook, in the parts' type */
+        if (s->dt == CPU_C64) {
+            float x = (float)a.re, y = (float)a.im, u = (float)b.re, v = (float)b.im;
+            r.re = (double)(x * u - y * v);
+            r.im = (double)(x * v + y * u);
+        } else {
+            r.re = a.re * b.re - a.im * b.im;
+            r.im = a.re * b.im + a.im * b.re;
+        }
+        return r;
     case RP_DIV: z = CMPLX(a.re, a.im) / CMPLX(b.re, b.im); break;
     case RP_POW:
         if (a.re == 0 && a.im == 0) z = b.re == 0 && b.im == 0 ? CMPLX(1, 0) : CMPLX(0, 0);
@@ -205,6 +224,8 @@ static struct cpu_num complex2(const struct rp_ins *s, struct cpu_num a, struct 
         break;
     }
     case RP_MAX: case RP_MIN:
+        if (isnan(a.re) || isnan(a.im)) return a;
+        if (isnan(b.re) || isnan(b.im)) return b;
         gt = compare(RP_GT, (enum cpu_dt)s->dt, a, b);
         return (s->op == RP_MAX) == gt ? a : b;
     default: return r;

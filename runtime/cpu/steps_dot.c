@@ -1,7 +1,8 @@
 /* steps_dot.c: products of tensors. One step takes any layout: batch, row, column and contracted dims with strides for each
  * operand, so transposed operands, results in another order and the windows of a convolution need no copies.
  *
- * f32 and narrower floats go through gemm in f32, f64 in f64; integers and complex numbers are exact and plain. */
+ * f32 and narrower floats go through gemm in f32, f64 in f64; integers (exact), complex numbers and tiny products in f32 are plain
+ * sums in order of k, one rounding an operation. */
 #include "runtime/cpu/gemm.h"
 #include "runtime/cpu/steps.h"
 
@@ -115,7 +116,9 @@ static void dot_chunk(void *ctx, int64_t lo, int64_t hi, int thread)
     }
 }
 
-/* ---- exact products: integers in int64, complex in double pairs ---- */
+/* ---- plain products: integers in int64, complex numbers and tiny products in their own type ---- */
+
+enum { TINY = 2048 }; /* multiplications; packing would cost more than it saves */
 
 struct plain_job {
     const struct dot *d;
@@ -129,7 +132,6 @@ static void plain_chunk(void *ctx, int64_t lo, int64_t hi, int thread)
 {
     const struct plain_job *j = ctx;
     const struct dot *d = j->d;
-    bool cplx = cpu_dt_complex(j->type[2]);
     enum cpu_dt ct = j->type[2];
     (void)thread;
     for (int64_t r = lo; r < hi; r++) { /* one row of one batch */
@@ -141,9 +143,15 @@ static void plain_chunk(void *ctx, int64_t lo, int64_t hi, int thread)
                 struct cpu_num y = cpu_num_load(j->type[1], j->b + (j->t[1][b] + j->bk[k] + j->bn[n]) * (int64_t)cpu_dt_bytes(j->type[1]));
                 x = cpu_num_convert(j->type[0], ct, x);
                 y = cpu_num_convert(j->type[1], ct, y);
-                if (cplx) {
+                if (ct == CPU_C64) {
+                    float xr = (float)x.re, xi = (float)x.im, yr = (float)y.re, yi = (float)y.im;
+                    sum.re = (double)((float)sum.re + (xr * yr - xi * yi));
+                    sum.im = (double)((float)sum.im + (xr * yi + xi * yr));
+                } else if (ct == CPU_C128) {
                     sum.re += x.re * y.re - x.im * y.im;
                     sum.im += x.re * y.im + x.im * y.re;
+                } else if (ct == CPU_F32) {
+                    sum.re = (double)((float)sum.re + (float)x.re * (float)y.re);
                 } else if (ct == CPU_PRED) {
                     sum.i |= x.i & y.i;
                 } else {
@@ -178,7 +186,8 @@ int step_dot__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
     if (K) table(&d.k, 1, bk);
     for (int o = 0; o < 3; o++) table(&d.batch, o, bt[o]);
     int rc = 0;
-    if (!cpu_dt_float(type[2])) {
+    bool tiny = type[0] == CPU_F32 && type[1] == CPU_F32 && type[2] == CPU_F32 && B * M * N <= TINY && B * M * N * K <= TINY;
+    if (!cpu_dt_float(type[2]) || tiny) {
         struct plain_job j = {&d, {bt[0], bt[1], bt[2]}, am, ak, bk, bn, cm, cn, {type[0], type[1], type[2]}, base[0], base[1], c};
         cpu_pool_for(B * M, 32768 / (N * (K + 1)) + 1, plain_chunk, &j);
         free(mem);
