@@ -49,6 +49,15 @@ int nf_fd_read_all(int fd, size_t limit_bytes, struct nf_buf *ret_bytes)
     return NF_OK;
 }
 
+void nf_std_open(void)
+{
+    int fd = 0;
+    while (fd >= 0 && fd <= 2)
+        fd = open("/dev/null", O_RDWR);
+    if (fd > 2)
+        close(fd);
+}
+
 int nf_file_read(const char *path, size_t limit_bytes, struct nf_buf *ret_bytes, struct nf_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);

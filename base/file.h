@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+/* Afterwards 0, 1 and 2 are open: who starts us without them would have what we print in the next file that we open. First in main. */
+void nf_std_open(void);
 int nf_file_read(const char *path, size_t limit_bytes, struct nf_buf *ret_bytes, struct nf_error *err);
 int nf_fd_read_all(int fd, size_t limit_bytes, struct nf_buf *ret_bytes);      /* NF_ELIMIT when there is more */
 int nf_fd_write_all(int fd, const void *data, size_t len);                     /* NF_EIO, NF_ENOSPC, ... */

@@ -4,6 +4,7 @@
  * marker and the sweep of what a killed predecessor left; cache, locks, working directories; the worker pool; gRPC with its thread;
  * then the socket is accepted from and `ready` is said. Stopping is the reverse, see lifecycle.c. */
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "daemon/hit.h"
@@ -122,6 +123,7 @@ int main(int argc, char **argv)
     static struct daemon daemon;
     struct daemon *d = the_daemon = &daemon;
     struct nf_error err = {0};
+    nf_std_open();
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return worker_main(argc, argv);
     d->argc = argc;

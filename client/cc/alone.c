@@ -179,15 +179,23 @@ static int open_tiers(struct alone *a, struct nf_error *err)
 
 /* ---------------------------------------------------------------------------------------------------------- look, give */
 
+static enum cc_next give(struct alone *a, int fd, uint64_t bytes, const char *outcome, int *ret_rc, struct nf_error *why)
+{
+    a->cc->outcome = outcome;
+    *ret_rc = 0;
+    int r = cc_deliver(a->cc, fd, bytes, why);
+    if (r == NF_ECORRUPT)
+        return CC_EXEC;
+    if (r != NF_OK)
+        *ret_rc = cc_replay(a->cc, why, NULL, 0, false);
+    return CC_DONE;
+}
+
 static enum cc_next give_hit(struct alone *a, struct cache_hit *hit, const char *outcome, int *ret_rc, struct nf_error *why)
 {
-    struct cc *cc = a->cc;
-    cc->outcome = outcome;
-    int r = cc_deliver(cc, cache_hit_fd(hit), cache_hit_footer(hit)->raw_bytes, why);
-    if (r == NF_OK && a->has_front)
-        cache_store_alias_put(a->store, &a->front, &cc->key, cc->cfg->cache_namespace, NULL);
-    *ret_rc = 0;
-    return r == NF_OK ? CC_DONE : CC_EXEC;
+    if (a->has_front)
+        cache_store_alias_put(a->store, &a->front, &a->cc->key, a->cc->cfg->cache_namespace, NULL);
+    return give(a, cache_hit_fd(hit), cache_hit_footer(hit)->raw_bytes, outcome, ret_rc, why);
 }
 
 /* true: answered. */
@@ -297,9 +305,7 @@ static enum cc_next publish(struct alone *a, struct cache_meta *meta, int *ret_r
     } else {
         if (err.code)
             nf_log(NF_LOG_WARNING, "neffcc", "the artifact was made but not kept", "why=%s", nf_log_quote(err.message));
-        cc->outcome = "compiled";
-        next = cc_deliver(cc, fd, (uint64_t)st.st_size, why) == NF_OK ? CC_DONE : CC_EXEC;
-        *ret_rc = 0;
+        next = give(a, fd, (uint64_t)st.st_size, "compiled", ret_rc, why);
     }
     close(fd);
     return next;

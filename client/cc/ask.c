@@ -38,7 +38,7 @@ static int deliver_artifact(struct cc *cc, const neffd_artifact *a, struct nf_er
     if (fd < 0) {
         opened = fd = open(neffd_artifact_path(a), O_RDONLY | O_CLOEXEC);
         if (fd < 0)
-            return nf_fail(err, NF_EIO, "cannot open %s", neffd_artifact_path(a));
+            return nf_fail(err, NF_ECORRUPT, "cannot open %s", neffd_artifact_path(a));
     }
     int r = cc_deliver(cc, fd, neffd_artifact_bytes(a), err);
     if (opened >= 0)
@@ -83,8 +83,8 @@ enum cc_next cc_ask(struct cc *cc, int *ret_rc, struct nf_error *why)
     if (r == NF_OK && answer.artifact) {
         cc->outcome = outcome_word(neffd_artifact_outcome(answer.artifact));
         r = deliver_artifact(cc, answer.artifact, why);
-        next = r == NF_OK ? CC_DONE : CC_EXEC;        /* the output cannot be written: the compiler says so in its own way */
-        *ret_rc = 0;
+        *ret_rc = r == NF_OK || r == NF_ECORRUPT ? 0 : cc_replay(cc, why, NULL, 0, false);
+        next = r == NF_ECORRUPT ? CC_ALONE : CC_DONE;
     } else if (r == NF_OK || (cc->cfg->cache_only && r == NF_ENOTFOUND)) {
         cc->outcome = "miss";
         fprintf(stderr, "neffcc: cache_only: this graph is not in the cache\nhint: any recompile is an error here; `neffctl explain` says why it misses\n");

@@ -11,7 +11,8 @@
  *     exec the real compiler                                                                    via "exec"
  *
  * It never breaks a build: whatever goes wrong on our side ends in the real compiler, run as if we were not there. Only what the
- * compiler itself says about the graph, a lock that its live holder does not free in time, and `cache_only` end in an error. */
+ * compiler itself says about the graph, an output that cannot be written, a lock that its live holder does not free in time, and
+ * `cache_only` end in an error. */
 #ifndef NEFFD_CLIENT_CC_H
 #define NEFFD_CLIENT_CC_H
 
@@ -76,7 +77,10 @@ const char *cc_prepare(struct cc *cc, struct nf_error *err);
 _Noreturn void cc_exec_real(struct cc *cc, const char *why);
 void cc_write_log(const struct cc *cc, int rc);
 
-/* The artifact becomes the output file (by rename), and the compiler's words are said. NF_EIO and the like. */
+/* false: the output has no folder, is one, or may not be written. */
+bool cc_output_possible(const struct cc *cc);
+/* The artifact becomes the output file, all at once where that can be, and the compiler's words are said. NF_ECORRUPT: fd does
+ * not give what it should, and there is no output; NF_ENOSPACE, NF_EIO, ...: the output cannot be written. */
 int cc_deliver(struct cc *cc, int fd, uint64_t bytes, struct nf_error *err);
 /* What a failed compile says on stderr: the lines of its log, then its error. Returns the exit code that neuronx-cc would have had. */
 int cc_replay(struct cc *cc, const struct nf_error *err, const struct nf_str *log, size_t lines, bool remembered);

@@ -152,6 +152,7 @@ void cc_log_line(struct cc *cc, struct nf_str line)
         clearerr(cc->compiler_log);                    /* a device or a pipe: there is nothing to cut */
 }
 
+/* NF_ECORRUPT: it cannot be read to its end, which is our trouble; anything else is the output's. */
 static int copy_bytes(int from, int to, uint64_t bytes)
 {
     off_t at = 0;
@@ -167,7 +168,7 @@ static int copy_bytes(int from, int to, uint64_t bytes)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return n == 0 ? NF_ECORRUPT : nf_status_from_errno(errno);
+            return NF_ECORRUPT;
         int r = nf_fd_write_all(to, buf, (size_t)n);
         if (r != NF_OK)
             return r;
@@ -263,7 +264,20 @@ static int write_output(const struct cc *cc, int fd, uint64_t bytes, struct nf_e
     half_written = NULL;
     free(tmp);
     free(path);
-    return r == NF_OK ? r : nf_fail(err, r, "cannot write %s: %s", cc->output, nf_status_text(r));
+    if (r != NF_OK) {
+        nf_fail(err, r, "cannot write %s: %s", cc->output, nf_status_text(r));
+        nf_error_hint(err, "make room or name another place, then ask again");
+    }
+    return r;
+}
+
+bool cc_output_possible(const struct cc *cc)
+{
+    struct stat st;
+    if (stat(cc->output, &st) == 0)
+        return !S_ISDIR(st.st_mode) && access(cc->output, W_OK) == 0;
+    const char *slash = strrchr(cc->output, '/');
+    return access(slash ? nf_arena_printf(cc->arena, "%.*s", (int)(slash - cc->output + 1), cc->output) : ".", W_OK | X_OK) == 0;
 }
 
 int cc_deliver(struct cc *cc, int fd, uint64_t bytes, struct nf_error *err)
@@ -371,6 +385,7 @@ void cc_begin(struct cc *cc, int argc, char **argv, struct nf_error *why)
 {
     struct nf_error err = {0};
     const char *self = getenv(CC_SELF);
+    nf_std_open();
     *cc = (struct cc){.argc = argc, .argv = argv, .began_ns = nf_now_ns(), .outcome = "passed_through", .via = "exec"};
     cc->arena = nf_arena_new(0);
     cc->self = realpath(self && self[0] ? self : "/proc/self/exe", NULL);

@@ -69,10 +69,8 @@ int main(int argc, char **argv)
     cc.outcome = "hit_local";
     cc.key = cache_hit_footer(hit)->key;
     cc.has_key = true;
-    if (cc_deliver(&cc, cache_hit_fd(hit), cache_hit_footer(hit)->raw_bytes, &err) != NF_OK) {
-        cc.outcome = "passed_through";                 /* the output cannot be written: the compiler says so in its own way */
-        cc_exec_real(&cc, err.message);
-    }
+    if (cc_deliver(&cc, cache_hit_fd(hit), cache_hit_footer(hit)->raw_bytes, &err) != NF_OK)
+        go_on(&cc);                                    /* it says what is wrong */
     cache_hit_close(hit);
     if (getpid() % 8 == 0)                             /* leaves the use for the order of eviction; an eighth of them says as much */
         cache_reader_close(reader);

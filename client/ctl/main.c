@@ -1,6 +1,7 @@
 /* main.c: neffctl: finds the command, parses its options, runs it. */
 #include "client/ctl/ctl.h"
 
+#include "base/file.h"
 #include "client/ctl/devices.h"
 #include "pipeline/target.h"
 
@@ -225,6 +226,7 @@ int main(int argc, char **argv)
     const char *no_color = getenv("NO_COLOR");
     bool colors = !(no_color && no_color[0]) && !(term && strcmp(term, "dumb") == 0);
 
+    nf_std_open();
     (void)signal(SIGPIPE, SIG_DFL); /* `neffctl ... | head` ends quietly */
     c.color_out = colors && isatty(1);
     c.color_err = colors && isatty(2);

@@ -369,6 +369,102 @@ class NeverBreaksABuild(Case):
         self.assertEqual(self.compiles, 1)
 
 
+class Outputs(Case):
+    """Where the artifact goes, and what stands in its way: what the compiler itself could write must be written."""
+
+    def test_streams_that_are_closed(self):
+        """What is printed must not end in the files that are opened next."""
+        def test():
+            for i, closed in enumerate(((0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2))):
+                script = "exec " + " ".join(f"{n}>&-" for n in closed) + '; exec "$@"'
+                args = ["sh", "-c", script, "sh", *self.args(out=f"c{i}.neff", more=[f"--x={i}"])]
+                self.act("slow:1")
+                p = subprocess.Popen(args, cwd=self.work, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                self.wait_for(lambda: self.compiles == i + 1)
+                for fd in range(3):
+                    self.assertEqual(os.readlink(f"/proc/{p.pid}/fd/{fd}"), "/dev/null", f"{fd} of those without {closed}")
+                self.assertEqual(p.wait(60 * SLOW), 0, closed)
+                self.neff(f"c{i}.neff")
+                self.assertEqual(subprocess.run(args, cwd=self.work, env=self.env, timeout=60 * SLOW).returncode, 0)
+                self.neff(f"c{i}.neff")
+            self.assertEqual(self.compiles, 6)
+        self.both(test)
+
+    def test_paths_of_any_kind(self):
+        odd = os.fsdecode(b" a\nb'\"\xff ")
+        os.mkdir(os.path.join(self.work, odd))
+        shutil.copy(self.path("w/m.mlir"), os.path.join(self.work, odd, odd + ".mlir"))
+        self.ok(f"{odd}/{odd}.mlir", out=f"./{odd}/../{odd}/o.neff")
+        self.neff(f"{odd}/o.neff")
+        self.ok(f"../w/{odd}/{odd}.mlir", out=f"{odd}/" + "n" * 255)
+        self.neff(f"{odd}/" + "n" * 255)
+        self.assertEqual([c["outcome"] for c in self.calls()], ["compiled", "hit_local"])
+
+    def test_an_output_that_is_a_link(self):
+        os.symlink("there.neff", os.path.join(self.work, "o.neff"))
+        for _ in range(2):                             # it leads nowhere, then to a file
+            self.ok()
+            self.assertTrue(os.path.islink(os.path.join(self.work, "o.neff")))
+            self.neff("there.neff")
+            with open(os.path.join(self.work, "there.neff"), "w") as f:
+                f.write("old")
+
+    def test_a_folder_that_takes_no_new_file(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        os.chmod(self.dir, 0o777)
+        os.mkdir(os.path.join(self.work, "ro"))
+        out = self.write("ro/o.neff", "old")
+        os.chmod(out, 0o666)
+        os.chmod(os.path.dirname(out), 0o555)
+        for i in range(2):
+            p = subprocess.run(self.args(out="ro/o.neff"), cwd=self.work, env=self.env, capture_output=True,
+                               preexec_fn=lambda: (os.setgroups([]), os.setgid(65534), os.setuid(65534)))
+            self.assertEqual(p.returncode, 0, p.stderr)
+            self.neff("ro/o.neff")
+        self.assertEqual(self.compiles, 1)
+
+    def test_what_cannot_be_written_is_said_before_the_compile(self):
+        os.mkdir(os.path.join(self.work, "folder"))
+        for out in ("none/o.neff", "folder"):
+            p = self.cc(out=out)
+            real = subprocess.run([FAKE, *self.args(out=out)[1:]], cwd=self.work, env=self.env, capture_output=True)
+            self.assertEqual((p.returncode, p.stderr), (real.returncode, real.stderr))
+            self.assertEqual(self.last()["via"], "exec")
+        self.assertEqual(self.compiles, 4)
+
+    def test_a_full_disk_where_the_output_goes(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        os.mkdir(os.path.join(self.work, "tiny"))
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", os.path.join(self.work, "tiny")], capture_output=True).returncode != 0:
+            self.skipTest("cannot mount")
+        self.addCleanup(subprocess.run, ["umount", os.path.join(self.work, "tiny")])
+
+        def test():
+            for _ in range(2):                         # a miss, then a hit
+                p = self.cc(out="tiny/o.neff")
+                self.assertEqual(p.returncode, 70, p.err)
+                self.assertIn("tiny/o.neff", p.err)
+                self.assertEqual(os.listdir(os.path.join(self.work, "tiny")), [])
+            self.ok()
+            self.assertEqual(self.compiles, 1)
+        self.both(test)
+
+    def test_one_output_of_many(self):
+        """Several write one path: at each moment there is nothing or a whole one, and nothing is left beside it."""
+        self.ok(out="first.neff")
+        all_ = [self.start(["sh", "-c", 'for i in 1 2 3 4 5 6; do "$@" || exit 1; done', "sh", *self.args()]) for _ in range(6)]
+        path = os.path.join(self.work, "o.neff")
+        while any(p.poll() is None for p in all_):
+            if os.path.exists(path):
+                self.neff()
+        for p in all_:
+            out, err = p.communicate()
+            self.assertEqual(p.returncode, 0, err)
+        self.assertEqual(sorted(f for f in os.listdir(self.work) if "neff" in f and not f.endswith(".txt")), ["first.neff", "o.neff"])
+
+
 class Locks(Case):
     """Reported under L."""
 
