@@ -194,6 +194,21 @@ struct job *job_by_canonical(struct job_table *t, const struct nf_digest *key, u
     return nf_map_get(t->by_canonical, canonical_key(k, key, stop_after));
 }
 
+/* What a waiter asks for is known: does it agree with the other ranks of its job? Both sides are told. */
+static void note_rank(struct job *j, const struct waiter *w)
+{
+    char text[512];
+    struct nf_digest other;
+    const Neffd__V1__CompileStart *s = w->req->start;
+    if (!ranks_note(j->d->jobs->ranks, w->peer.uid, s->client, &j->canonical, s->name, text, sizeof text, &other))
+        return;
+    nf_log(NF_LOG_WARNING, "job", "ranks have drifted apart", "id=%llu what=%s", (unsigned long long)j->id, nf_log_quote(text));
+    event_log(j, NF_LOG_WARNING, "neffd", nf_str_c(text));
+    for (struct job *k = j->d->jobs->jobs; k; k = k->next)
+        if (k->has_canonical && !k->finished && nf_digest_eq(&k->canonical, &other))
+            event_log(k, NF_LOG_WARNING, "neffd", nf_str_c(text));
+}
+
 void job_canonical_set(struct job *j, const struct nf_digest *key)
 {
     struct nf_str k = canonical_key(j->canonical_map_key, key, j->stop_after);
@@ -203,6 +218,8 @@ void job_canonical_set(struct job *j, const struct nf_digest *key)
         nf_map_put(j->d->jobs->by_canonical, k, j);
         j->in_canonical_map = true;
     }
+    for (struct waiter *w = j->waiters; w; w = w->next)
+        note_rank(j, w);
 }
 
 static void forget_keys(struct job *j)
@@ -340,6 +357,8 @@ void job_attach(struct job *j, struct waiter *w)
     }
     if (j->state == JOB_LOCK)
         job_lock_extend(j);
+    if (j->has_canonical)
+        note_rank(j, w);
     svc_jobs_changed(j->d);
 }
 
@@ -472,6 +491,7 @@ int job_table_new(struct daemon *d, struct job_table **ret_table)
     t->d = d;
     t->by_front = nf_map_new(true);
     t->by_canonical = nf_map_new(true);
+    t->ranks = ranks_new();
     uv_timer_init(d->loop, &t->tick);
     t->tick.data = t;
     uv_timer_start(&t->tick, on_tick, TICK_MS, TICK_MS);
@@ -489,6 +509,7 @@ void job_table_free(struct job_table *t)
     end_lingering(t, true);
     nf_map_free(t->by_front);
     nf_map_free(t->by_canonical);
+    ranks_free(t->ranks);
     uv_close((uv_handle_t *)&t->tick, on_table_closed);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/map.h"
 #include "daemon/job.h"
+#include "daemon/ranks.h"
 
 #include <uv.h>
 
@@ -181,6 +182,7 @@ struct job_table {
     uv_timer_t tick;
     struct waiter *parked, *last_parked;
     bool scheduling;
+    struct ranks *ranks;
     struct job *lingering;                  /* terminal, their hits kept open for a moment */
 };
 

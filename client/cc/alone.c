@@ -49,7 +49,55 @@ struct alone {
     char *work_dir;
     int work_lock;                     /* on it, so that nobody sweeps it */
     uint64_t ops;
+    struct estimate estimate;
+    enum { LOCKED_OUT, IN_LINE, COMPILING, RESTING } phase;
+    int64_t phase_since, next_dot, next_word;
 };
+
+/* ------------------------------------------------------------------------------------------------------------- waiting */
+
+static void enter(struct alone *a, int phase)
+{
+    a->phase = phase;
+    a->phase_since = nf_now_ns();
+}
+
+static void say(struct alone *a, int64_t now)
+{
+    long long s = (now - a->phase_since) / NF_SEC, left = a->estimate.p50_ns / NF_SEC - s, most = a->estimate.p90_ns / NF_SEC - s;
+    struct lock_owner o = {0};
+    switch (a->phase) {
+    case LOCKED_OUT:
+        lock_host_owner(a->locks, nf_str_c(a->key), &o);
+        fprintf(stderr, "neffcc: waiting for %lld s for pid %d on %s, which compiles this graph\n", s, (int)o.pid, o.host[0] ? o.host : "this host");
+        break;
+    case IN_LINE: fprintf(stderr, "neffcc: waiting for %lld s for a slot and %llu MiB of memory\n", s, (unsigned long long)a->estimate.rss_bytes >> 20); break;
+    case COMPILING:
+        if (a->estimate.known && most > 0)
+            fprintf(stderr, "neffcc: compiling for %lld s, about %lld s left (at most %lld s nine times of ten)\n", s, NF_MAX(left, 0LL), most);
+        else
+            fprintf(stderr, "neffcc: compiling for %lld s\n", s);
+        break;
+    case RESTING: fprintf(stderr, "neffcc: the compile failed in a way that may pass, waiting before it is tried again\n"); break;
+    }
+}
+
+/* Asked at every wait: true ends it. A dot a second as neuronx-cc prints them, a word a minute. */
+static bool waiting(void *user)
+{
+    struct alone *a = user;
+    int64_t now = nf_now_ns();
+    if (now >= a->next_dot) {
+        putchar('.');
+        fflush(stdout);
+        a->next_dot = now + CC_DOT_NS;
+    }
+    if (now >= a->next_word) {
+        say(a, now);
+        a->next_word = now + CC_WORD_NS;
+    }
+    return cc_stop();
+}
 
 /* ----------------------------------------------------------------------------------------------------------- the key */
 
@@ -237,13 +285,6 @@ static void on_artifact(void *user, const char *kind, const char *path)
     }
 }
 
-static void on_progress(void *user, double fraction)
-{
-    (void)user, (void)fraction;
-    putchar('.');                       /* as neuronx-cc does */
-    fflush(stdout);
-}
-
 static int compile_once(struct alone *a, uint64_t *ret_peak, struct nf_error *err)
 {
     struct cc *cc = a->cc;
@@ -251,7 +292,7 @@ static int compile_once(struct alone *a, uint64_t *ret_peak, struct nf_error *er
         .graph = a->graph, .target = a->id.target, .id = &a->id, .options = a->options, .option_count = a->option_count,
         .side_files = a->side, .side_file_count = cc->side_count, .work_dir = a->work_dir, .time_limit_ns = cc->cfg->compile_timeout_ns, .cfg = cc->cfg,
     };
-    struct compile_sink sink = {.user = a, .log = on_log, .progress = on_progress, .artifact = on_artifact, .cancelled = cc_stop};
+    struct compile_sink sink = {.user = a, .log = on_log, .artifact = on_artifact, .cancelled = waiting};
     a->lines = 0;
     free(a->artifact);
     a->artifact = NULL;
@@ -312,18 +353,17 @@ static enum cc_next publish(struct alone *a, struct cache_meta *meta, int *ret_r
 }
 
 /* What compiles of graphs of this size have taken; learned by daemons and by us, in one file. */
-static uint64_t learned_bytes(const struct alone *a)
+static void recall(struct alone *a)
 {
     struct estimates *known = estimates_open(a->local_dir);
-    uint64_t bytes = estimates_of(known, a->id.target, a->ops).rss_bytes;
+    a->estimate = estimates_of(known, a->id.target, a->ops);
     estimates_close(known);
-    return bytes;
 }
 
-static void learn(const struct alone *a, int64_t compile_ns, uint64_t rss_bytes)
+static void learn(struct alone *a, int64_t compile_ns, uint64_t rss_bytes)
 {
     struct lock_host *lock = NULL;
-    if (lock_host_acquire(a->locks, NF_STR("estimates"), "neffcc", NF_SEC, cc_stop, NULL, &lock, NULL) != NF_OK)
+    if (lock_host_acquire(a->locks, NF_STR("estimates"), "neffcc", NF_SEC, waiting, a, &lock, NULL) != NF_OK)
         return;
     struct estimates *known = estimates_open(a->local_dir);
     estimates_add(known, a->id.target, a->ops, compile_ns, rss_bytes);
@@ -339,34 +379,36 @@ static enum cc_next compile(struct alone *a, int *ret_rc, struct nf_error *why)
     int64_t patience = cc->cfg->lock_timeout_ns + (cc->cfg->compile_timeout_ns > 0 ? cc->cfg->compile_timeout_ns : 24 * 3600 * NF_SEC);
     int64_t backoff = cc->cfg->retry_backoff_ns, started_us = nf_wall_us(), took = 0;
     enum cc_next next = CC_EXEC;
-    uint64_t peak = 0, need = learned_bytes(a);
+    uint64_t peak = 0, need = a->estimate.rss_bytes;
     uint32_t attempts = 0;
     int r = NF_OK;
     for (bool again = true; again;) {
-        r = cc_place_take(a->locks, cc->cfg, need, patience, cc_stop, NULL, &place, why);
+        enter(a, IN_LINE);
+        r = cc_place_take(a->locks, cc->cfg, need, patience, waiting, a, &place, why);
         if (r != NF_OK)
             return CC_EXEC;
         memset(&err, 0, sizeof(err));
-        int64_t began = nf_now_ns();
+        enter(a, COMPILING);
         r = compile_once(a, &peak, &err);
-        took = nf_now_ns() - began;
+        took = nf_now_ns() - a->phase_since;
         attempts++;
         cc_place_leave(&place);
         if (r == NF_OK || r == NF_ENOMEM || r == NF_ECOMPILETIMEOUT)
             learn(a, took, peak);
         enum nf_class cls = nf_status_class(r);
         int64_t allowed = cls == NF_CLASS_TRANSIENT ? cc->cfg->retries : cls == NF_CLASS_INTERNAL ? NF_MIN(cc->cfg->retries, (int64_t)1) : 0;
-        again = r != NF_OK && (int64_t)attempts <= allowed && !cc_stop(NULL);
+        again = r != NF_OK && (int64_t)attempts <= allowed && !cc_stop();
         if (again) {
             nf_log(NF_LOG_WARNING, "neffcc", "the compile failed and is tried again", "attempt=%u why=%s", attempts, nf_log_quote(err.message));
             if (r == NF_ENOMEM)
                 need = CC_NEED_ALL;
-            for (int64_t end = nf_now_ns() + backoff; nf_now_ns() < end && !cc_stop(NULL);)
+            enter(a, RESTING);
+            for (int64_t end = nf_now_ns() + backoff; nf_now_ns() < end && !waiting(a);)
                 nf_sleep_ns(NF_MIN(end - nf_now_ns(), 200 * NF_MS));
             backoff *= 2;
         }
     }
-    if (cc_stop(NULL))
+    if (cc_stop())
         return CC_DONE;
     struct cache_meta meta;
     fill_meta(a, attempts, started_us, &meta);
@@ -483,7 +525,11 @@ enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
         next = CC_DONE;
         goto out;
     }
-    int r = lock_host_acquire(a.locks, nf_str_c(a.key), "neffcc " NEFFD_VERSION, cc->cfg->lock_timeout_ns, cc_stop, NULL, &lock, why);
+    recall(&a);
+    enter(&a, LOCKED_OUT);
+    a.next_dot = a.phase_since + CC_DOT_NS;
+    a.next_word = a.phase_since + CC_WORD_NS;
+    int r = lock_host_acquire(a.locks, nf_str_c(a.key), "neffcc " NEFFD_VERSION, cc->cfg->lock_timeout_ns, waiting, &a, &lock, why);
     if (r == NF_ELOCKTIMEOUT) {          /* the holder is alive and compiles just this: see ask.c */
         *ret_rc = cc_replay(cc, why, NULL, 0, false);
         next = CC_DONE;

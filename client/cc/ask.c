@@ -1,16 +1,42 @@
 /* ask.c: the way through the local tier and the daemon. */
 #include "client/cc/cc.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "client/client_internal.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
-static int on_event(void *user, const char *line, const void *event, size_t event_bytes)
+struct waiting {
+    struct cc *cc;
+    int64_t next_dot, next_word;
+};
+
+/* While we wait: dots on stdout as neuronx-cc prints them, the compiler's lines in its log file, warnings of the daemon and once a minute
+ * how far it is on stderr. */
+static int on_event(void *user, const char *line, const void *bytes, size_t len)
 {
-    (void)user, (void)event, (void)event_bytes;
+    struct waiting *w = user;
+    Neffd__V1__CompileEvent *e = neffd__v1__compile_event__unpack(NULL, len, bytes);
+    int64_t now = nf_now_ns();
     nf_log(NF_LOG_DEBUG, "neffcc", line, " ");
+    bool log = e && e->event_case == NEFFD__V1__COMPILE_EVENT__EVENT_LOG, compilers = log && strcmp(e->log->source, "neuronx-cc") == 0;
+    if (compilers) {
+        cc_log_line(w->cc, nf_str_c(e->log->line));
+    } else if (log && e->log->level <= 1 && strcmp(e->log->source, "neffd") == 0) {
+        fprintf(stderr, "neffcc: warning: %s\n", e->log->line);
+    } else if (now >= w->next_word && e && e->event_case != NEFFD__V1__COMPILE_EVENT__EVENT_DONE && e->event_case != NEFFD__V1__COMPILE_EVENT__EVENT_FAILED) {
+        fprintf(stderr, "neffcc: waiting: %s\n", line);
+        w->next_word = now + CC_WORD_NS;
+    }
+    if (now >= w->next_dot) {
+        putchar('.');
+        fflush(stdout);
+        w->next_dot = now + CC_DOT_NS;
+    }
+    if (e)
+        neffd__v1__compile_event__free_unpacked(e, NULL);
     return 0;
 }
 
@@ -60,12 +86,15 @@ enum cc_next cc_ask(struct cc *cc, int *ret_rc, struct nf_error *why)
     for (size_t i = 0; i < cc->side_count; i++)
         side[i] = (neffd_side_file){cc->side[i].name, cc->side[i].bytes.data, cc->side[i].bytes.len};
     const char *slash = strrchr(cc->call.input, '/');
+    struct waiting waiting;
     neffd_request q = {
         .struct_size = sizeof(q), .graph = cc->graph.data, .graph_bytes = cc->graph.len, .target = cc->call.target,
         .options = options, .option_count = cc->option_count, .side_files = side, .side_file_count = cc->side_count,
-        .name = slash ? slash + 1 : cc->call.input, .on_event = on_event, .user = cc,
+        .name = slash ? slash + 1 : cc->call.input, .on_event = on_event, .user = &waiting,
         .ignore_failures = cc->wrapper.retry_failed, .no_publish = cc->wrapper.no_cache,
     };
+    int64_t now = nf_now_ns();
+    waiting = (struct waiting){cc, now + CC_DOT_NS, now + CC_WORD_NS};
     struct cl_answer answer = {.brief = true};
     struct nf_error err = {0};
     enum cl_action action = cc->cfg->cache_only ? CL_LOOKUP : CL_COMPILE;

@@ -17,6 +17,7 @@
 #define NEFFD_CLIENT_CC_H
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/digest.h"
 #include "cache/read.h"
 #include "config/config.h"
@@ -24,6 +25,9 @@
 #include "pipeline/driver/drv_flags.h"
 
 #include <stdio.h>
+
+#define CC_DOT_NS NF_SEC           /* between dots on stdout while somebody waits */
+#define CC_WORD_NS (60 * NF_SEC)   /* between words about it on stderr */
 
 #define CC_ACTIVE "NEFFCC_ACTIVE" /* set for the real compiler, so that a wrapper that finds us again is not led round in circles */
 #define CC_SELF "NEFFCC_SELF"     /* set for neffcc-full: the file that stands for neuronx-cc, which is never the real one */
@@ -70,7 +74,7 @@ _Noreturn void cc_end(struct cc *cc, int rc);
 /* From here on a signal that would end us sets what cc_stop tells, so that there is time to clean up; then cc_end_if_stopped lets the
  * signal have its way. */
 void cc_catch_signals(void);
-bool cc_stop(void *user);
+bool cc_stop(void);
 void cc_end_if_stopped(struct cc *cc);
 /* NULL: it can be handled here; else why not. */
 const char *cc_prepare(struct cc *cc, struct nf_error *err);

@@ -211,11 +211,7 @@ void cc_catch_signals(void)
             sigaction(signals[i], &act, NULL);
 }
 
-bool cc_stop(void *user)
-{
-    (void)user;
-    return ended_by != 0;
-}
+bool cc_stop(void) { return ended_by != 0; }
 
 void cc_end_if_stopped(struct cc *cc)
 {

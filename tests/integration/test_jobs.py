@@ -595,6 +595,37 @@ def progress_and_jobs():
         expect(any(500 < x < 4000 * SLOW for x in etas), "nothing was learned", etas)
 
 
+def ranks_drift_apart():
+    """Two ranks of one job ask for different graphs as their fifth: both are told of both, once."""
+    with Place("slow:1.5") as p:
+        def ask(rank, graph, name, job="train-7", ordinal=4, tool="neffd-torch 0.1.0", warnings=None):
+            client = {"tool": tool, "pid": 100 + rank, "rank": str(rank), "job_id": job, "world_size": 4, "ordinal": ordinal}
+            last, events = p.client().compile(module(graph), name=name, client=client, timeout=60 * SLOW, **T)
+            done(last)
+            said = [e["log"]["line"] for e in events if e["log"] is not None and e["log"]["level"] == 1 and "drifted apart" in e["log"]["line"]]
+            if warnings is not None:
+                warnings[rank] = said
+            return said
+
+        warnings = {}
+        threads = [threading.Thread(target=ask, args=(r, 1 + (r == 1), f"model{r}"), kwargs={"warnings": warnings}) for r in (0, 1)]
+        for t in threads:
+            t.start()
+            time.sleep(0.5)
+        for t in threads:
+            t.join(60 * SLOW)
+        expect(len(warnings[0]) == 1 and warnings[0] == warnings[1], warnings)
+        for word in ("train-7", "number 5", "rank 0", "rank 1", "model0", "model1"):
+            expect(word in warnings[0][0], word, warnings)
+        p.daemon.wait_log("ranks have drifted apart", 10)
+        # Told once a job; equal graphs, other ordinals, other jobs and programs that are a process a graph are no reason.
+        expect(ask(2, 3, "model2") == [], "told again")
+        p.fake.tell("ok")
+        expect(ask(0, 4, "a", "other") + ask(1, 4, "a", "other") == [], "equal graphs")
+        expect(ask(0, 5, "a", "other", 9) + ask(0, 6, "a", "other", 9) + ask(1, 7, "a", "other", 10) == [], "one rank, other ordinals")
+        expect(ask(0, 8, "a", "cc", tool="neffcc 0.1.0") + ask(1, 9, "a", "cc", tool="neffcc 0.1.0") == [], "neffcc")
+
+
 def full_and_broken_places():
     """The artifact is delivered although a tier cannot take it."""
     with Place() as p:
@@ -617,4 +648,4 @@ if __name__ == "__main__":
           waiter_leaves_others_stay, last_waiter_cancels, detached_goes_on, past_half_goes_on, cancel_job, compile_timeout, lock_timeout,
           ignore_cache_and_no_publish, failures_are_remembered_by_class, transient_failures_are_repeated, bad_output_is_no_success,
           failed_work_is_kept_on_request, uploads_have_a_limit, nothing_escapes, priorities, queue_limit_says_when, memory_admission, explain, stages_and_intermediates, side_files_and_namespaces,
-          base_keys, drain, drain_runs_out, second_signal_stops_at_once, progress_and_jobs, full_and_broken_places])
+          base_keys, drain, drain_runs_out, second_signal_stops_at_once, progress_and_jobs, ranks_drift_apart, full_and_broken_places])

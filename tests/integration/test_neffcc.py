@@ -243,6 +243,20 @@ class InItsPlace(Case):
             self.assertEqual(self.compiles, 1)
         self.both(test)
 
+    def test_who_waits_sees_that_something_happens(self):
+        """Dots, as the compiler prints them, and the compiler's lines in the log file, for the one that compiles and the one that waits."""
+        def test():
+            self.act("slow:3.5")
+            p = self.start(self.args())
+            self.wait_for(lambda: self.compiles == 1)
+            other = self.start(self.args(out="b.neff"))
+            for q in (p, other):
+                out, err = q.communicate(timeout=60 * SLOW)
+                self.assertEqual(q.returncode, 0, err)
+                self.assertRegex(out.decode(), r"^\.{3,}\nCompiler status PASS\n$")
+            self.assertEqual(self.compiles, 1)
+        self.both(test)
+
     def test_cache_only_never_compiles(self):
         def test():
             p = self.cc(NEFFD_CACHE_ONLY="1")
