@@ -22,7 +22,8 @@ static const struct gemm_kernels *kernels(void)
 
 const char *gemm_isa(void) { return kernels()->isa; }
 
-enum { MC = 144, TILE_BYTES = GEMM_MR_MAX * GEMM_NR_MAX * 8 };
+/* NC_ONCE: columns of B packed at a time when a single block of rows uses them: little enough to stay in the second cache. */
+enum { MC = 144, NC_ONCE = 256, TILE_BYTES = GEMM_MR_MAX * GEMM_NR_MAX * 8 };
 
 /* A panel block, a B block, one tile, and the rows of a narrower operand on their way to f32. */
 size_t gemm_scratch(void) { return (size_t)(MC + GEMM_MR_MAX) * GEMM_KC * 8 + (size_t)(GEMM_NC + GEMM_NR_MAX) * GEMM_KC * 8 + TILE_BYTES + 256; }
@@ -134,6 +135,42 @@ static void pack_any_f64(double *dst, enum cpu_dt t, const void *src, const int6
         for (int i = 0; i < width; i++) dst[k * width + i] = i < real ? load_f64(t, src, across[i] + along[k]) : 0;
 }
 
+/* Panels of `width` over [0, n) of across. The last one may be narrower: of A it has the rows that a kernel has (1 to 5, or all), of B
+ * all columns. */
+static int last_width(bool is_b, int width, int64_t left) { return is_b || left > 5 ? width : (int)left; }
+
+static void pack_block_f32(const struct gemm_kernels *uk, bool is_b, float *dst, enum cpu_dt t, const void *src, const int64_t *across, const int64_t *along, int64_t n,
+                           int64_t kc)
+{
+    const int width = is_b ? uk->nr32 : uk->mr;
+    const bool along1 = contiguous(along, kc);
+    int64_t i = 0;
+    if (t == CPU_F32 && n >= width && contiguous(across, n)) {
+        uk->pack_flat[is_b](dst, (const float *)src + across[0], along, n, kc);
+        i = n / width * width;
+    }
+    for (; i < n; i += width) {
+        const int64_t real = NF_MIN(n - i, (int64_t)width);
+        if (t == CPU_F32 && along1 && real == width) {
+            const float *row[GEMM_NR_MAX];
+            for (int r = 0; r < width; r++) row[r] = (const float *)src + across[i + r] + along[0];
+            uk->pack_rows[is_b](dst + i * kc, row, kc);
+        } else {
+            pack_any_f32(dst + i * kc, t, src, across + i, along, last_width(is_b, width, real), (int)real, kc, contiguous(across + i, real), along1);
+        }
+    }
+}
+static void pack_block_f64(const struct gemm_kernels *uk, bool is_b, double *dst, enum cpu_dt t, const void *src, const int64_t *across, const int64_t *along, int64_t n,
+                           int64_t kc)
+{
+    const int width = is_b ? uk->nr64 : uk->mr;
+    const bool along1 = contiguous(along, kc);
+    for (int64_t i = 0; i < n; i += width) {
+        const int64_t real = NF_MIN(n - i, (int64_t)width);
+        pack_any_f64(dst + i * kc, t, src, across + i, along, last_width(is_b, width, real), (int)real, kc, contiguous(across + i, real), along1);
+    }
+}
+
 /* One block of C. B is read where it lies when few rows use it and its columns are neighbours. */
 #define RUN(type, name, dt, field, nr_field)                                                                                          \
     static void name(const struct gemm *g, const struct gemm_kernels *uk, int64_t i0, int64_t i1, int64_t j0, int64_t j1, char *scratch) \
@@ -141,29 +178,23 @@ static void pack_any_f64(double *dst, enum cpu_dt t, const void *src, const int6
         const int mr = uk->mr, nr = uk->nr_field;                                                                                     \
         type *pa = (type *)(void *)scratch, *pb = pa + (size_t)(MC + GEMM_MR_MAX) * GEMM_KC;                                          \
         type *tile = pb + (size_t)(GEMM_NC + GEMM_NR_MAX) * GEMM_KC;                                                                  \
-        const bool c_flat = contiguous(g->cn + j0, j1 - j0), c_rows = i1 - i0 > 1 && c_flat;                                            \
-        const bool bn1 = contiguous(g->bn + j0, j1 - j0), am1 = contiguous(g->am + i0, i1 - i0);                                       \
+        const bool c_flat = contiguous(g->cn + j0, j1 - j0), bn1 = contiguous(g->bn + j0, j1 - j0);                                    \
+        const int64_t nc = i1 - i0 <= MC ? NC_ONCE : GEMM_NC;                                                                         \
         type *c = g->c;                                                                                                               \
-        (void)c_rows;                                                                                                                 \
         for (int64_t k0 = 0; k0 == 0 || k0 < g->k; k0 += GEMM_KC) {                                                                   \
             int64_t kc = NF_MIN(g->k - k0, (int64_t)GEMM_KC);                                                                         \
-            const bool ak1 = contiguous(g->ak + k0, kc), bk1 = contiguous(g->bk + k0, kc);                                             \
             int64_t step = kc > 1 ? g->bk[k0 + 1] - g->bk[k0] : 0;                                                                    \
             bool in_place = g->b_type == dt && bn1 && i1 - i0 <= 4 * mr && step >= 0;                                                  \
             for (int64_t k = 2; in_place && k < kc; k++) in_place = g->bk[k0 + k] - g->bk[k0 + k - 1] == step;                        \
             for (int64_t ib = i0; ib < i1; ib += MC) {                                                                                \
                 int64_t ie = NF_MIN(ib + MC, i1);                                                                                     \
-                for (int64_t i = ib; i < ie; i += mr) {                                                                               \
-                    int rows = (int)NF_MIN(ie - i, (int64_t)mr);                                                                      \
-                    if (rows > 5 && rows < mr) rows = mr; /* zero rows: the kernels have 1 to 5 and all */                            \
-                    pack_any_##field(pa + (i - ib) * kc, g->a_type, g->a, g->am + i, g->ak + k0, rows, (int)NF_MIN(ie - i, (int64_t)rows), kc, am1, ak1); \
-                }                                                                                                                     \
-                for (int64_t jb = j0; jb < j1; jb += GEMM_NC) {                                                                       \
-                    int64_t je = NF_MIN(jb + GEMM_NC, j1);                                                                            \
-                    if (ib == i0 || j1 - j0 > GEMM_NC)                                                                                \
-                        for (int64_t j = jb; j < je; j += nr)                                                                         \
-                            if (!in_place || je - j < nr)                                                                             \
-                                pack_any_##field(pb + (j - jb) * kc, g->b_type, g->b, g->bn + j, g->bk + k0, nr, (int)NF_MIN(je - j, (int64_t)nr), kc, bn1, bk1); \
+                pack_block_##field(uk, false, pa, g->a_type, g->a, g->am + ib, g->ak + k0, ie - ib, kc);                               \
+                for (int64_t jb = j0; jb < j1; jb += nc) {                                                                            \
+                    int64_t je = NF_MIN(jb + nc, j1);                                                                                 \
+                    if (ib == i0 || j1 - j0 > nc) {                                                                                   \
+                        int64_t from = in_place ? jb + (je - jb) / nr * nr : jb;                                                      \
+                        pack_block_##field(uk, true, pb + (from - jb) * kc, g->b_type, g->b, g->bn + from, g->bk + k0, je - from, kc); \
+                    }                                                                                                                 \
                     for (int64_t j = jb; j < je; j += nr) {                                                                           \
                         int cols = (int)NF_MIN(je - j, (int64_t)nr);                                                                  \
                         const bool direct_b = in_place && cols == nr;                                                                 \

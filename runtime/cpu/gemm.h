@@ -37,6 +37,11 @@ struct gemm_kernels {
     /* c[i*ldc + j] (+)= sum_k a[k*rows + i] * b[k*ldb + j]; rows <= mr, all columns of a tile. */
     void (*f32)(int rows, int64_t k, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, int accumulate);
     void (*f64)(int rows, int64_t k, const double *a, const double *b, int64_t ldb, double *c, int64_t ldc, int accumulate);
+    /* Panels of f32, [0] of mr rows for a, [1] of nr32 columns for b; `width` stands for either:
+     *     rows: dst[k * width + i] = row[i][k], one panel
+     *     flat: dst[p * width * kc + k * width + i] = src[along[k] + p * width + i], the whole panels of n columns */
+    void (*pack_rows[2])(float *dst, const float *const *row, int64_t kc);
+    void (*pack_flat[2])(float *dst, const float *src, const int64_t *along, int64_t n, int64_t kc);
 };
 extern const struct gemm_kernels gemm_kernels_portable, gemm_kernels_avx2, gemm_kernels_avx512;
 

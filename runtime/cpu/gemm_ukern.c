@@ -1,7 +1,8 @@
 /* gemm_ukern.c: the register-blocked inner kernels, in C with vector types; compiled once for each instruction set with
  *     UK_ISA    suffix of the table's name
  *     UK_BYTES  bytes of a vector
- *     UK_MR     rows of a tile; a tile is UK_MR rows of two vectors, all of it in registers */
+ *     UK_MR     rows of a tile; a tile is UK_MR rows of two vectors, all of it in registers
+ * and the packing of f32 operands beside them, which is moving vectors too. */
 #include "runtime/cpu/gemm.h"
 
 #define UK_STR2(x) #x
@@ -59,4 +60,75 @@
 TILE(float, f32)
 TILE(double, f64)
 
-const struct gemm_kernels UK_CAT(gemm_kernels_, UK_ISA) = {UK_STR(UK_ISA), UK_MR, 2 * f32_lanes, 2 * f64_lanes, f32, f64};
+/* ---------------------------------------------------------------------------------------------------------- packing */
+
+typedef float pack_vec __attribute__((vector_size(32), aligned(4), may_alias));
+#define LO(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
+#define HI(a, b) __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
+#define LO2(a, b) __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
+#define HI2(a, b) __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
+#define LOW_HALVES(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
+#define HIGH_HALVES(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+
+/* r[i][k] -> r[k][i] for 8 x 8 */
+static inline __attribute__((always_inline)) void transpose8(pack_vec r[8])
+{
+    pack_vec t[8], u[8];
+    _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++)
+    {
+        t[2 * i] = LO(r[2 * i], r[2 * i + 1]);
+        t[2 * i + 1] = HI(r[2 * i], r[2 * i + 1]);
+    }
+    _Pragma("GCC unroll 2") for (int i = 0; i < 2; i++)
+    {
+        u[4 * i] = LO2(t[4 * i], t[4 * i + 2]);
+        u[4 * i + 1] = HI2(t[4 * i], t[4 * i + 2]);
+        u[4 * i + 2] = LO2(t[4 * i + 1], t[4 * i + 3]);
+        u[4 * i + 3] = HI2(t[4 * i + 1], t[4 * i + 3]);
+    }
+    _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++)
+    {
+        r[i] = LOW_HALVES(u[i], u[i + 4]);
+        r[i + 4] = HIGH_HALVES(u[i], u[i + 4]);
+    }
+}
+
+/* dst[k * width + i] = row[i][k]. Groups of eight rows; what a group of fewer writes too much is overwritten by what follows it, up to
+ * the last step, which is written singly. */
+static inline __attribute__((always_inline)) void transposed(const int width, float *dst, const float *const *row, int64_t kc)
+{
+    enum { GROUPS = (2 * f32_lanes + 7) / 8 };
+    int64_t k = 0;
+    for (; k + 9 <= kc; k += 8) {
+        pack_vec r[GROUPS][8];
+        _Pragma("GCC unroll 4") for (int g = 0; g < (width + 7) / 8; g++)
+        {
+            _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) r[g][i] = *(const pack_vec *)(const void *)(row[g * 8 + i < width ? g * 8 + i : width - 1] + k);
+            transpose8(r[g]);
+        }
+        _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++)
+            _Pragma("GCC unroll 4") for (int g = 0; g < (width + 7) / 8; g++) *(pack_vec *)(void *)(dst + (k + i) * width + g * 8) = r[g][i];
+    }
+    for (; k < kc; k++)
+        for (int i = 0; i < width; i++) dst[k * width + i] = row[i][k];
+}
+static void pack_rows_a(float *dst, const float *const *row, int64_t kc) { transposed(UK_MR, dst, row, kc); }
+static void pack_rows_b(float *dst, const float *const *row, int64_t kc) { transposed(2 * f32_lanes, dst, row, kc); }
+
+/* dst[panel][k * width + i] = src[along[k]][panel * width + i]: whole rows of the operand, a few at a time, so that memory is read as it
+ * lies. */
+static inline __attribute__((always_inline)) void flat(const int width, float *dst, const float *src, const int64_t *along, int64_t n, int64_t kc)
+{
+    int64_t k = 0, whole = n / width * width;
+    for (; k + 4 <= kc; k += 4) {
+        const float *s[4] = {src + along[k], src + along[k + 1], src + along[k + 2], src + along[k + 3]};
+        for (int64_t j = 0; j < whole; j += width)
+            _Pragma("GCC unroll 4") for (int q = 0; q < 4; q++) memcpy(dst + j * kc + (k + q) * width, s[q] + j, (size_t)width * sizeof *dst);
+    }
+    for (; k < kc; k++)
+        for (int64_t j = 0; j < whole; j += width) memcpy(dst + j * kc + k * width, src + along[k] + j, (size_t)width * sizeof *dst);
+}
+static void pack_flat_a(float *dst, const float *src, const int64_t *along, int64_t n, int64_t kc) { flat(UK_MR, dst, src, along, n, kc); }
+static void pack_flat_b(float *dst, const float *src, const int64_t *along, int64_t n, int64_t kc) { flat(2 * f32_lanes, dst, src, along, n, kc); }
+
+const struct gemm_kernels UK_CAT(gemm_kernels_, UK_ISA) = {UK_STR(UK_ISA), UK_MR, 2 * f32_lanes, 2 * f64_lanes, f32, f64, {pack_rows_a, pack_rows_b}, {pack_flat_a, pack_flat_b}};
