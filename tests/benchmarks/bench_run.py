@@ -1,21 +1,28 @@
-"""run: one execution with inputs in place, beside XLA:CPU's, on one thread and on two."""
+"""run: one execution with inputs in place, beside XLA:CPU's and (large programs) TorchInductor's, on one thread and on two.
+
+On one thread processor time counts, as other load disturbs it least; on two, wall time. `memory` is what a program needs beside its
+arguments and results.
+"""
 import peers
 
 
 def main():
-    small, big = peers.models(), peers.big_programs()
-    theirs = peers.xla(list(small), list(big), run=True)
+    big, small = peers.made(peers.BIG), peers.models()
+    if peers.no_inductor():
+        peers.remark("no Inductor: " + peers.no_inductor())
     for threads in (1, 2):
-        ratios = []
+        ratios = {}
         for name, folder in {**small, **big}.items():
             large = name in big
-            mine, other = peers.ours(folder, threads, 5 if large else 200, not large), theirs.get((name, threads))
-            if not mine or not other or "run_ms" not in other:
-                continue
-            what = f"run, {threads} thread{'s' if threads > 1 else ''},"
-            peers.pair(what, name, mine["run_ms"], other["run_ms"], "ms", mine["run_median_ms"])
-            ratios.append(mine["run_ms"] / other["run_ms"])
-        peers.line(f"run, {threads} threads, geometric mean of the ratios", peers.mean(ratios), "ratio")
+            rows = peers.measure(name, folder, threads, ("ours", "xla", "inductor") if large else ("ours", "xla"), 4.0 if large else 0.3, 4 if large else 3)
+            what = f"run, {threads} thread{'s' if threads > 1 else ''}, {name}"
+            if threads == 1:
+                ratios[name] = peers.compare(what, rows, "run_cpu_ms", "cpu ms")
+                peers.compare("memory of " + name, rows, "temp_mb", "MB")
+            else:
+                ratios[name] = peers.compare(what, rows, "run_ms", "ms", "run_median_ms")
+        peers.mean(f"run, {threads} threads, large ones", [ratios[n] for n in big])
+        peers.mean(f"run, {threads} threads, all", ratios.values())
 
 
 if __name__ == "__main__":

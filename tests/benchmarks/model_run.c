@@ -1,11 +1,14 @@
 /* model_run.c: compiles a program natively and runs it: compares results with those beside it, and takes times.
  *
  *     model_run FOLDER|FILE [--interpret] [--tier N] [--threads N] [--compile-threads N] [--repeat N] [--profile]
- *               [--print STAGE] [--no-run] [--zeros] [--no-check] [--neff OUT]
+ *               [--print STAGE] [--no-run] [--zeros] [--no-check] [--neff OUT] [--serve]
  *
  * FOLDER is a fixture as tests/models describes: module.mlir, inputs/NN.npy, expected/NN.npy, manifest.json. One JSON object on
  * stdout: {"name","compile_ms","compile_cpu_ms","run_ms","run_median_ms","worst","ok","kernels","distinct","native",...}. Exit 1 when a
- * result is outside its tolerance. */
+ * result is outside its tolerance.
+ *
+ * --serve speaks the protocol of serve.py: one line when the program is compiled (a trivial one before it has loaded LLVM), then for every
+ * line `run SECONDS` on stdin one with the times of an execution. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "pipeline/codegen/codegen.h"
@@ -21,7 +24,7 @@
 
 struct args {
     const char *path, *print, *neff;
-    bool interpret, profile, no_run, zeros, no_check;
+    bool interpret, profile, no_run, zeros, no_check, serve;
     int tier, threads, compile_threads, repeat;
 };
 
@@ -83,6 +86,65 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double peak_mb(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)u.ru_maxrss / 1e3;
+}
+
+static int serve(struct rt_program *p, const void *const *in, void *const *out, struct nf_error *err)
+{
+    enum { MOST = 100000 };
+    char request[64];
+    int64_t *wall = nf_alloc_array(MOST, sizeof *wall), *cpu = nf_alloc_array(MOST, sizeof *cpu);
+    int rc = 0;
+    while (!rc && fgets(request, sizeof request, stdin)) {
+        if (strncmp(request, "run ", 4) != 0) break;
+        int64_t until = nf_now_ns() + (int64_t)(strtod(request + 4, NULL) * 1e9);
+        size_t n = 0;
+        do {
+            int64_t w = nf_now_ns(), c = cpu_ns();
+            rc = rt_execute_host(p, in, out, err);
+            cpu[n] = cpu_ns() - c;
+            wall[n++] = nf_now_ns() - w;
+        } while (!rc && n < MOST && nf_now_ns() < until);
+        qsort(wall, n, sizeof *wall, by_value);
+        qsort(cpu, n, sizeof *cpu, by_value);
+        printf("{\"run_ms\": %.6f, \"run_median_ms\": %.6f, \"run_cpu_ms\": %.6f, \"n\": %zu, \"peak_rss_mb\": %.1f}\n", (double)wall[0] / 1e6, (double)wall[n / 2] / 1e6,
+               (double)cpu[0] / 1e6, n, peak_mb());
+        fflush(stdout);
+    }
+    free(wall);
+    free(cpu);
+    return rc;
+}
+
+static int compile_text(const struct args *a, struct nf_str text, struct nf_buf *neff, struct cg_report *r, int64_t *ret_parse_ns, struct nf_error *err)
+{
+    struct nf_arena *arena = nf_arena_new(0);
+    struct hlo_module *m;
+    int64_t start = nf_now_ns();
+    int rc = hlo_parse(text, NULL, arena, &m, err);
+    if (!rc) rc = hlo_verify(m, err);
+    *ret_parse_ns = nf_now_ns() - start;
+    struct cg_request q = {.tier = a->tier, .interpret = a->interpret, .threads = a->compile_threads, .name = "model", .print = a->print ? show : NULL, .print_user = (void *)(uintptr_t)a};
+    if (!rc) rc = cg_compile(m, &q, neff, r, err);
+    nf_arena_free(arena);
+    return rc;
+}
+
+static int warm(const struct args *a, struct nf_error *err)
+{
+    struct nf_buf neff = NF_BUF_INIT;
+    struct args quiet = {.tier = a->tier, .compile_threads = 1};
+    struct cg_report r;
+    int64_t ns;
+    int rc = compile_text(&quiet, NF_STR("func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {\n  %y = stablehlo.add %x, %x : tensor<8xf32>\n  return %y : tensor<8xf32>\n}\n"), &neff, &r, &ns, err);
+    nf_buf_done(&neff);
+    return rc;
+}
+
 static int run(const struct args *a, struct nf_str neff, const char *folder, struct nf_str manifest, struct nf_buf *json, struct nf_error *err)
 {
     struct rt_device *dev;
@@ -132,6 +194,9 @@ static int run(const struct args *a, struct nf_str neff, const char *folder, str
         }
         nf_buf_done(&f);
     }
+    if (a->serve) {
+        if ((rc = serve(p, in, out, err))) return rc;
+    }
     int n = a->repeat;
     int64_t *t = nf_alloc_array((size_t)n + 1, sizeof *t);
     for (int i = 0; i < n; i++) {
@@ -170,6 +235,7 @@ int main(int argc, char **argv)
         else if (strcmp(v, "--no-run") == 0) a.no_run = true;
         else if (strcmp(v, "--zeros") == 0) a.zeros = true;
         else if (strcmp(v, "--no-check") == 0) a.no_check = true;
+        else if (strcmp(v, "--serve") == 0) a.serve = a.no_check = true;
         else if (strcmp(v, "--print") == 0 && i + 1 < argc) a.print = argv[++i];
         else if (strcmp(v, "--neff") == 0 && i + 1 < argc) a.neff = argv[++i];
         NUMBER("--tier", tier);
@@ -192,25 +258,23 @@ int main(int argc, char **argv)
         struct nf_error none;
         nf_file_read(path, 1 << 24, &manifest, &none);
     }
-    struct nf_arena *arena = nf_arena_new(0);
-    struct hlo_module *m;
     struct cg_report r = {0};
+    int64_t parse_ns;
+    if (a.serve && (rc = warm(&a, &err))) goto out;
     int64_t w0 = nf_now_ns(), c0 = cpu_ns();
-    if ((rc = hlo_parse(nf_buf_str(&text), NULL, arena, &m, &err)) || (rc = hlo_verify(m, &err))) goto out;
-    int64_t w1 = nf_now_ns();
-    struct cg_request q = {.tier = a.tier, .interpret = a.interpret, .threads = a.compile_threads, .name = "model", .print = a.print ? show : NULL, .print_user = &a};
-    if ((rc = cg_compile(m, &q, &neff, &r, &err))) goto out;
+    if ((rc = compile_text(&a, nf_buf_str(&text), &neff, &r, &parse_ns, &err))) goto out;
     int64_t w2 = nf_now_ns(), c2 = cpu_ns();
-    nf_buf_addf(&json, "{\"name\": \"%s\", \"parse_ms\": %.2f, \"compile_ms\": %.2f, \"compile_cpu_ms\": %.2f, \"import_ms\": %.2f, \"group_ms\": %.2f, \"plan_ms\": %.2f, \"emit_ms\": %.2f", a.path, (double)(w1 - w0) / 1e6,
+    if (a.serve) {
+        printf("{\"compile_ms\": %.3f, \"compile_cpu_ms\": %.3f, \"temp_mb\": %.3f, \"peak_rss_mb\": %.1f}\n", (double)(w2 - w0) / 1e6, (double)(c2 - c0) / 1e6, (double)r.arena_bytes / 1e6, peak_mb());
+        fflush(stdout);
+    }
+    nf_buf_addf(&json, "{\"name\": \"%s\", \"parse_ms\": %.2f, \"compile_ms\": %.2f, \"compile_cpu_ms\": %.2f, \"import_ms\": %.2f, \"group_ms\": %.2f, \"plan_ms\": %.2f, \"emit_ms\": %.2f", a.path, (double)parse_ns / 1e6,
                 (double)(w2 - w0) / 1e6, (double)(c2 - c0) / 1e6, (double)r.import_ns / 1e6, (double)r.group_ns / 1e6, (double)r.plan_ns / 1e6, (double)r.emit_ns / 1e6);
     nf_buf_addf(&json, ", \"steps\": %u, \"kernels\": %u, \"distinct\": %u, \"native\": %u, \"dots\": %u, \"arena_mb\": %.2f, \"image_kb\": %.1f", r.steps, r.kernels, r.distinct, r.native, r.dots, (double)r.arena_bytes / 1e6, (double)r.image_bytes / 1e3);
-    nf_arena_free(arena);
     if (a.neff) rc = nf_file_replace(a.neff, nf_buf_str(&neff), 0644, &err);
     if (!rc && !a.no_run) rc = run(&a, nf_buf_str(&neff), a.path, nf_buf_str(&manifest), &json, &err);
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    nf_buf_addf(&json, ", \"peak_rss_mb\": %.1f}", (double)u.ru_maxrss / 1e3);
-    printf("%s\n", json.data);
+    nf_buf_addf(&json, ", \"peak_rss_mb\": %.1f}", peak_mb());
+    if (!a.serve) printf("%s\n", json.data);
 out:
     if (rc < 0) nf_error_print("model_run", &err);
     return rc ? 1 : 0;
