@@ -654,6 +654,23 @@ static int dot_operand(struct gen *n, struct cg_value *v, struct cg_expr *idx, s
     }
 }
 
+/* Dims of a class (extent, strides of a, b, c) in the order in which to walk them: the least stride innermost. Rows and columns by the
+ * result's strides when it has neighbours among them, else by their operand's; contracted dims by both operands'. */
+static void walk_order(int class, int64_t dim[][4], int n, int *order)
+{
+    enum { BATCH, ROWS, COLUMNS };
+    bool in_result = false;
+    int64_t weight[CG_ATOMS_MAX];
+    for (int i = 0; i < n; i++) in_result = in_result || dim[i][3] == 1;
+    for (int i = 0; i < n; i++) {
+        int64_t a = dim[i][1] < 0 ? -dim[i][1] : dim[i][1], b = dim[i][2] < 0 ? -dim[i][2] : dim[i][2];
+        weight[i] = class == ROWS ? (in_result ? dim[i][3] : a) : class == COLUMNS ? (in_result ? dim[i][3] : b) : a + b;
+        int k = i; /* what is equal, and batches, as they are */
+        for (; k > 0 && class != BATCH && weight[order[k - 1]] < weight[i]; k--) order[k] = order[k - 1];
+        order[k] = i;
+    }
+}
+
 static int lower_dot(struct cg_graph *g, struct cg_value *v, struct cg_step *st, struct nf_error *err)
 {
     struct gen n = {.g = g, .err = err};
@@ -691,26 +708,33 @@ static int lower_dot(struct cg_graph *g, struct cg_value *v, struct cg_step *st,
     static const bool uses[4][3] = {{true, true, true}, {true, false, true}, {false, true, true}, {true, true, false}};
     for (int c = 0; c < 4; c++) {
         uint32_t count_at = at++;
-        int64_t count = 0, last[4] = {0};
+        int64_t count = 0, last[4] = {0}, dim[CG_ATOMS_MAX][4];
+        int ndim = 0, order[CG_ATOMS_MAX];
         for (int i = 0; i < d->nloop; i++) {
             int leaf[CG_ATOMS_MAX], k = d->loop[i].cls == classes[c] ? cg_index_leaves(&n.x, atom[i], leaf, CG_ATOMS_MAX) : 0;
-            for (int q = 0; q < k; q++) {
-                int64_t now[4] = {n.x.extent[leaf[q]], coef_of(&flat[0], leaf[q]), coef_of(&flat[1], leaf[q]), coef_of(&flat[2], leaf[q])};
-                if (now[0] == 1) continue;
-                bool join = count > 0;
-                for (int o = 0; o < 3 && join; o++) join = !uses[c][o] || last[1 + o] == now[1 + o] * now[0];
-                if (join) {
-                    at -= 1 + (uint32_t)uses[c][0] + uses[c][1] + uses[c][2];
-                    now[0] *= last[0];
-                } else {
-                    count++;
-                }
-                if (count > PLAN_RANK_MAX) return nf_fail(err, NF_EUNSUPPORTED, "a product of that many dims");
-                attr[at++] = now[0];
-                for (int o = 0; o < 3; o++)
-                    if (uses[c][o]) attr[at++] = now[1 + o];
-                memcpy(last, now, sizeof last);
+            for (int q = 0; q < k && ndim < CG_ATOMS_MAX; q++) {
+                if (n.x.extent[leaf[q]] == 1) continue;
+                dim[ndim][0] = n.x.extent[leaf[q]];
+                for (int o = 0; o < 3; o++) dim[ndim][1 + o] = coef_of(&flat[o], leaf[q]);
+                ndim++;
             }
+        }
+        walk_order(c, dim, ndim, order);
+        for (int i = 0; i < ndim; i++) {
+            int64_t *now = dim[order[i]];
+            bool join = count > 0;
+            for (int o = 0; o < 3 && join; o++) join = !uses[c][o] || last[1 + o] == now[1 + o] * now[0];
+            if (join) {
+                at -= 1 + (uint32_t)uses[c][0] + uses[c][1] + uses[c][2];
+                now[0] *= last[0];
+            } else {
+                count++;
+            }
+            if (count > PLAN_RANK_MAX) return nf_fail(err, NF_EUNSUPPORTED, "a product of that many dims");
+            attr[at++] = now[0];
+            for (int o = 0; o < 3; o++)
+                if (uses[c][o]) attr[at++] = now[1 + o];
+            memcpy(last, now, sizeof last);
         }
         attr[count_at] = count;
     }

@@ -52,6 +52,19 @@ static bool contiguous(const int64_t *off, int64_t n)
     return true;
 }
 
+static int64_t run_at(const int64_t *off, int64_t n)
+{
+    int64_t i = 1;
+    while (i < n && off[i] == off[i - 1] + 1) i++;
+    return i;
+}
+static int64_t average_run(const int64_t *off, int64_t n)
+{
+    int64_t runs = 0;
+    for (int64_t i = 0; i < n; i += run_at(off + i, n - i)) runs++;
+    return runs ? n / runs : 0;
+}
+
 static inline float load_f32(enum cpu_dt t, const void *p, int64_t i)
 {
     float f;
@@ -143,7 +156,7 @@ static void pack_block_f32(const struct gemm_kernels *uk, bool is_b, float *dst,
                            int64_t kc)
 {
     const int width = is_b ? uk->nr32 : uk->mr;
-    const bool along1 = contiguous(along, kc);
+    const bool along1 = contiguous(along, kc), long_runs = along1 || average_run(along, kc) >= 8;
     int64_t i = 0;
     if (t == CPU_F32 && n >= width && contiguous(across, n)) {
         uk->pack_flat[is_b](dst, (const float *)src + across[0], along, n, kc);
@@ -151,10 +164,13 @@ static void pack_block_f32(const struct gemm_kernels *uk, bool is_b, float *dst,
     }
     for (; i < n; i += width) {
         const int64_t real = NF_MIN(n - i, (int64_t)width);
-        if (t == CPU_F32 && along1 && real == width) {
-            const float *row[GEMM_NR_MAX];
-            for (int r = 0; r < width; r++) row[r] = (const float *)src + across[i + r] + along[0];
-            uk->pack_rows[is_b](dst + i * kc, row, kc);
+        if (t == CPU_F32 && long_runs && real == width) {
+            for (int64_t k = 0, n_run; k < kc; k += n_run) {
+                const float *row[GEMM_NR_MAX];
+                for (int r = 0; r < width; r++) row[r] = (const float *)src + across[i + r] + along[k];
+                n_run = run_at(along + k, kc - k);
+                uk->pack_rows[is_b](dst + i * kc + k * width, row, n_run);
+            }
         } else {
             pack_any_f32(dst + i * kc, t, src, across + i, along, last_width(is_b, width, real), (int)real, kc, contiguous(across + i, real), along1);
         }
@@ -225,10 +241,70 @@ static void pack_block_f64(const struct gemm_kernels *uk, bool is_b, double *dst
 RUN(float, run_f32, CPU_F32, f32, nr32)
 RUN(double, run_f64, CPU_F64, f64, nr64)
 
+/* Few columns use a row of A: packing it would show. Tiles read A where it lies, by rows when k is contiguous in stretches (a
+ * convolution's windows), by columns when the rows of every tile are neighbours (its gradient for the weights). The same additions in the
+ * same order as with panels. */
+enum direct { PANELS, BY_ROWS, BY_COLS };
+enum { DIRECT_COLS = 160 };
+
+static enum direct direct_mode(const struct gemm *g, int mr, int64_t i0, int64_t i1)
+{
+    if (g->a_type != CPU_F32 || g->n > DIRECT_COLS) return PANELS;
+    if (average_run(g->ak, g->k) >= 12) return BY_ROWS;
+    for (int64_t i = i0; i < i1; i += mr)
+        if (!contiguous(g->am + i, NF_MIN((int64_t)mr, i1 - i))) return PANELS;
+    return BY_COLS;
+}
+
+static void run_direct(const struct gemm *g, const struct gemm_kernels *uk, enum direct mode, int64_t i0, int64_t i1, int64_t j0, int64_t j1, float *scratch)
+{
+    const int mr = uk->mr, nr = uk->nr32;
+    float *pb = scratch + (size_t)(MC + GEMM_MR_MAX) * GEMM_KC, *tile = pb + (size_t)(GEMM_NC + GEMM_NR_MAX) * GEMM_KC, *c = g->c;
+    const float *a = g->a;
+    const bool c_flat = contiguous(g->cn + j0, j1 - j0);
+    struct gemm_runs runs;
+    for (int64_t k0 = 0; k0 < g->k; k0 += GEMM_KC) {
+        int64_t kc = NF_MIN(g->k - k0, (int64_t)GEMM_KC);
+        runs.n = 0;
+        for (int64_t k = 0; mode == BY_ROWS && k < kc; k += runs.length[runs.n++]) {
+            runs.offset[runs.n] = g->ak[k0 + k];
+            runs.length[runs.n] = run_at(g->ak + k0 + k, kc - k);
+        }
+        pack_block_f32(uk, true, pb, g->b_type, g->b, g->bn + j0, g->bk + k0, j1 - j0, kc);
+        for (int64_t ib = i0; ib < i1; ib += MC)
+            for (int64_t j = j0; j < j1; j += nr)
+                for (int64_t i = ib, ie = NF_MIN(ib + MC, i1); i < ie; i += mr) {
+                    int cols = (int)NF_MIN(j1 - j, (int64_t)nr), real = (int)NF_MIN(ie - i, (int64_t)mr);
+                    int rows = mode == BY_ROWS && real > 5 ? mr : real;
+                    int64_t ldc = real > 1 ? g->cm[i + 1] - g->cm[i] : 0;
+                    bool direct = c_flat && cols == nr && rows == real && ldc >= 0;
+                    for (int r = 2; direct && r < real; r++) direct = g->cm[i + r] - g->cm[i + r - 1] == ldc;
+                    float *to = direct ? c + g->cm[i] + g->cn[j] : tile;
+                    int64_t ld = direct ? ldc : nr;
+                    const float *b = pb + (j - j0) * kc;
+                    if (mode == BY_ROWS) {
+                        const float *row[GEMM_MR_MAX];
+                        for (int r = 0; r < rows; r++) row[r] = a + g->am[i + NF_MIN(r, real - 1)];
+                        uk->f32_rows(rows, row, &runs, b, to, ld, direct && k0 > 0);
+                    } else {
+                        for (int r = 0; r < real; r += r == 0 && real == mr ? mr : 5) /* heights that kernels have */
+                            uk->f32_cols(NF_MIN(real - r, real == mr ? mr : 5), a + g->am[i] + r, g->ak + k0, kc, b, to + r * ld, ld, direct && k0 > 0);
+                    }
+                    for (int r = 0; !direct && r < real; r++)
+                        for (int q = 0; q < cols; q++) {
+                            float *out = c + g->cm[i + r] + g->cn[j + q];
+                            *out = k0 > 0 ? *out + tile[r * nr + q] : tile[r * nr + q];
+                        }
+                }
+    }
+}
+
 void gemm_run(const struct gemm *g, int64_t i0, int64_t i1, int64_t j0, int64_t j1, void *scratch)
 {
     char *s = (char *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
     if (i0 >= i1 || j0 >= j1) return;
-    if (g->c_type == CPU_F32) run_f32(g, kernels(), i0, i1, j0, j1, s);
+    enum direct mode = g->c_type == CPU_F32 && g->k > 0 ? direct_mode(g, kernels()->mr, i0, i1) : PANELS;
+    if (mode != PANELS) run_direct(g, kernels(), mode, i0, i1, j0, j1, (float *)(void *)s);
+    else if (g->c_type == CPU_F32) run_f32(g, kernels(), i0, i1, j0, j1, s);
     else run_f64(g, kernels(), i0, i1, j0, j1, s);
 }

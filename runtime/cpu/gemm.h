@@ -30,6 +30,12 @@ void gemm_block(const struct gemm *g, int threads, int64_t *ret_rows, int64_t *r
 void gemm_run(const struct gemm *g, int64_t i0, int64_t i1, int64_t j0, int64_t j1, void *scratch);
 const char *gemm_isa(void);          /* "avx2", "avx512", "portable" */
 
+/* Offsets of neighbours: stretches of a contracted dim in which each element lies beside the one before. */
+struct gemm_runs {
+    int n;
+    int64_t offset[GEMM_KC], length[GEMM_KC];
+};
+
 /* The kernels of one instruction set (gemm_ukern.c, compiled once for each). */
 struct gemm_kernels {
     const char *isa;
@@ -37,6 +43,9 @@ struct gemm_kernels {
     /* c[i*ldc + j] (+)= sum_k a[k*rows + i] * b[k*ldb + j]; rows <= mr, all columns of a tile. */
     void (*f32)(int rows, int64_t k, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, int accumulate);
     void (*f64)(int rows, int64_t k, const double *a, const double *b, int64_t ldb, double *c, int64_t ldc, int accumulate);
+    /* The same, with packed b (ldb the width of a tile), and a where it lies: row[i][offset + k] by runs, a[along[k] + i]. */
+    void (*f32_rows)(int rows, const float *const *row, const struct gemm_runs *runs, const float *b, float *c, int64_t ldc, int accumulate);
+    void (*f32_cols)(int rows, const float *a, const int64_t *along, int64_t k, const float *b, float *c, int64_t ldc, int accumulate);
     /* Panels of f32, [0] of mr rows for a, [1] of nr32 columns for b; `width` stands for either:
      *     rows: dst[k * width + i] = row[i][k], one panel
      *     flat: dst[p * width * kc + k * width + i] = src[along[k] + p * width + i], the whole panels of n columns */

@@ -31,6 +31,7 @@
                 acc[i][0] += s * b0;                                                                                            \
                 acc[i][1] += s * b1;                                                                                            \
             }                                                                                                                   \
+            __builtin_prefetch(a + rows * GEMM_KC); /* the panel after this one */                                              \
             a += rows;                                                                                                          \
             b += ldb;                                                                                                           \
         }                                                                                                                       \
@@ -59,6 +60,97 @@
 
 TILE(float, f32)
 TILE(double, f64)
+
+/* ------------------------------------------------------------------------------------------- f32, A where it lies */
+
+/* What a tile ends with, as above. */
+static inline __attribute__((always_inline)) void finish(const int rows, f32_vec acc[UK_MR][2], float *c, int64_t ldc, int accumulate)
+{
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
+    {
+        f32_vec *p = (f32_vec *)(void *)(c + i * ldc), *q = (f32_vec *)(void *)(c + i * ldc + f32_lanes);
+        if (accumulate) {
+            acc[i][0] += *p;
+            acc[i][1] += *q;
+        }
+        *p = acc[i][0];
+        *q = acc[i][1];
+    }
+}
+
+static inline __attribute__((always_inline)) void rows_tile(const int rows, const float *const *row, const struct gemm_runs *runs, const float *b, float *c, int64_t ldc,
+                                                            int accumulate)
+{
+    f32_vec acc[UK_MR][2];
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
+    {
+        acc[i][0] = acc[i][1] = (f32_vec){0};
+        __builtin_prefetch(c + i * ldc, 1);
+        __builtin_prefetch(c + i * ldc + 2 * f32_lanes - 1, 1);
+    }
+    for (int r = 0; r < runs->n; r++) {
+        const float *a[UK_MR];
+        _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++) a[i] = row[i] + runs->offset[r];
+        for (int64_t k = 0, n = runs->length[r]; k < n; k++) {
+            f32_vec b0 = *(const f32_vec *)(const void *)b, b1 = *(const f32_vec *)(const void *)(b + f32_lanes);
+            _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
+            {
+                f32_vec s = a[i][k] - (f32_vec){0};
+                acc[i][0] += s * b0;
+                acc[i][1] += s * b1;
+            }
+            b += 2 * f32_lanes;
+        }
+    }
+    finish(rows, acc, c, ldc, accumulate);
+}
+
+static inline __attribute__((always_inline)) void cols_tile(const int rows, const float *a, const int64_t *along, int64_t kc, const float *b, float *c, int64_t ldc,
+                                                            int accumulate)
+{
+    f32_vec acc[UK_MR][2];
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
+    {
+        acc[i][0] = acc[i][1] = (f32_vec){0};
+        __builtin_prefetch(c + i * ldc, 1);
+        __builtin_prefetch(c + i * ldc + 2 * f32_lanes - 1, 1);
+    }
+    for (int64_t k = 0; k < kc; k++) {
+        const float *at = a + along[k];
+        f32_vec b0 = *(const f32_vec *)(const void *)b, b1 = *(const f32_vec *)(const void *)(b + f32_lanes);
+        _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
+        {
+            f32_vec s = at[i] - (f32_vec){0};
+            acc[i][0] += s * b0;
+            acc[i][1] += s * b1;
+        }
+        b += 2 * f32_lanes;
+    }
+    finish(rows, acc, c, ldc, accumulate);
+}
+
+#define EVERY_HEIGHT(call)                         \
+    switch (rows) {                                \
+    case 1: call(1, ARGS); break;                  \
+    case 2: call(2, ARGS); break;                  \
+    case 3: call(3, ARGS); break;                  \
+    case 4: call(4, ARGS); break;                  \
+    case 5: call(5, ARGS); break;                  \
+    default: call(UK_MR, ARGS); break;             \
+    }
+
+static void by_rows(int rows, const float *const *row, const struct gemm_runs *runs, const float *b, float *c, int64_t ldc, int accumulate)
+{
+#define ARGS row, runs, b, c, ldc, accumulate
+    EVERY_HEIGHT(rows_tile)
+#undef ARGS
+}
+static void by_cols(int rows, const float *a, const int64_t *along, int64_t kc, const float *b, float *c, int64_t ldc, int accumulate)
+{
+#define ARGS a, along, kc, b, c, ldc, accumulate
+    EVERY_HEIGHT(cols_tile)
+#undef ARGS
+}
 
 /* ---------------------------------------------------------------------------------------------------------- packing */
 
@@ -131,4 +223,4 @@ static inline __attribute__((always_inline)) void flat(const int width, float *d
 static void pack_flat_a(float *dst, const float *src, const int64_t *along, int64_t n, int64_t kc) { flat(UK_MR, dst, src, along, n, kc); }
 static void pack_flat_b(float *dst, const float *src, const int64_t *along, int64_t n, int64_t kc) { flat(2 * f32_lanes, dst, src, along, n, kc); }
 
-const struct gemm_kernels UK_CAT(gemm_kernels_, UK_ISA) = {UK_STR(UK_ISA), UK_MR, 2 * f32_lanes, 2 * f64_lanes, f32, f64, {pack_rows_a, pack_rows_b}, {pack_flat_a, pack_flat_b}};
+const struct gemm_kernels UK_CAT(gemm_kernels_, UK_ISA) = {UK_STR(UK_ISA), UK_MR, 2 * f32_lanes, 2 * f64_lanes, f32, f64, by_rows, by_cols, {pack_rows_a, pack_rows_b}, {pack_flat_a, pack_flat_b}};
