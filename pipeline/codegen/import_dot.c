@@ -10,12 +10,9 @@ static int add_loop(struct cg_dot *d, char cls, int64_t extent)
     return d->nloop++;
 }
 
-static struct cg_value *dot_value(struct import *im, struct cg_graph *g, const struct hlo_op *op, struct cg_dot *d, struct cg_value *a, struct cg_value *b)
+static struct cg_value *dot_of_shape(struct import *im, struct cg_graph *g, struct cg_dot *d, struct cg_value *a, struct cg_value *b, enum cpu_dt dt, int rank,
+                                     const int64_t *dims)
 {
-    int64_t dims[CG_RANK_MAX];
-    int rank;
-    enum cpu_dt dt = imp_type(im, op, op->results[0].type, dims, &rank);
-    if (im->rc) return NULL;
     struct cg_value *v = cg_raw(g, CG_DOT, dt, rank, dims);
     v->dot = d;
     v->nin = 2;
@@ -33,8 +30,15 @@ static struct cg_value *dot_value(struct import *im, struct cg_graph *g, const s
     }
     g->v[g->n - 1] = v;
     v->id = g->n - 1;
-    im->map[op->results[0].id] = v;
     return v;
+}
+
+static void dot_value(struct import *im, struct cg_graph *g, const struct hlo_op *op, struct cg_dot *d, struct cg_value *a, struct cg_value *b)
+{
+    int64_t dims[CG_RANK_MAX];
+    int rank;
+    enum cpu_dt dt = imp_type(im, op, op->results[0].type, dims, &rank);
+    if (!im->rc) im->map[op->results[0].id] = dot_of_shape(im, g, d, a, b, dt, rank, dims);
 }
 
 static bool listed(struct hlo_ints l, int64_t x)
@@ -88,6 +92,8 @@ void imp_dot(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 
 static int64_t entry(struct hlo_ints l, size_t i, int64_t absent) { return i < l.n ? l.v[i] : absent; }
 
+static bool flipped(const struct hlo_attr *rev, int i) { return rev && rev->kind == HLO_ATTR_DENSE_ARRAY && (size_t)i < rev->ints.n && rev->ints.v[i]; }
+
 /* One feature in, one out, by group: for every tap, a slice of the input times a row of the kernel, added up. */
 static void depthwise(struct import *im, struct cg_graph *g, const struct hlo_op *op, const struct hlo_conv *c, struct cg_value *x, struct cg_value *w)
 {
@@ -110,7 +116,7 @@ static void depthwise(struct import *im, struct cg_graph *g, const struct hlo_op
             start[c->input_spatial.v[i]] = k * entry(dil, (size_t)i, 1);
             step[c->input_spatial.v[i]] = entry(stride, (size_t)i, 1);
             part[c->input_spatial.v[i]] = dims[c->output_spatial.v[i]];
-            bool flip = rev && rev->kind == HLO_ATTR_DENSE_ARRAY && (size_t)i < rev->ints.n && rev->ints.v[i];
+            bool flip = flipped(rev, i);
             ks[c->kernel_spatial.v[i]] = flip ? n - 1 - k : k;
         }
         f = kp[c->kernel_output_feature] = w->dims[c->kernel_output_feature];
@@ -128,6 +134,68 @@ static void depthwise(struct import *im, struct cg_graph *g, const struct hlo_op
     }
     (void)kdims;
     im->map[op->results[0].id] = sum;
+}
+
+/* Elements that are moved apart (the gradient of a strided convolution): most of what a window holds are zeros. Results whose windows hold
+ * the same taps make a convolution of their own, over the elements as they are, with every s-th tap. No groups, stride 1. */
+static void by_phases(struct import *im, struct cg_graph *g, const struct hlo_op *op, const struct hlo_conv *c, struct cg_value *x, struct cg_value *w)
+{
+    int64_t out[CG_RANK_MAX], phases = 1;
+    int rank, ns = (int)c->input_spatial.n;
+    enum cpu_dt dt = imp_type(im, op, op->results[0].type, out, &rank);
+    const struct hlo_attr *pad = hlo_op_attr(op, HLO_A_padding), *rev = hlo_op_attr(op, HLO_A_window_reversal);
+    struct hlo_ints ldil = hlo_op_i64s(op, HLO_A_lhs_dilation);
+    struct cg_value *whole = cg_assemble(g, dt, rank, out), *zero = cg_splat(g, (enum cpu_dt)x->dt, 0, NULL, (struct cpu_num){0});
+    for (int i = 0; i < ns; i++) phases *= entry(ldil, (size_t)i, 1);
+    for (int64_t p = 0; p < phases; p++) {
+        int64_t start[CG_RANK_MAX] = {0}, step[CG_RANK_MAX], dims[CG_RANK_MAX], padded[CG_RANK_MAX], low[CG_RANK_MAX] = {0}, interior[CG_RANK_MAX] = {0}, rest = p;
+        int64_t taps[CG_RANK_MAX], first[CG_RANK_MAX], count = 1, all_taps = 1;
+        for (int d = 0; d < rank; d++) {
+            step[d] = 1;
+            dims[d] = out[d];
+            padded[d] = x->dims[d];
+        }
+        for (int i = ns - 1; i >= 0; i--) {
+            int64_t s = entry(ldil, (size_t)i, 1), at = rest % s, o = c->output_spatial.v[i], in = c->input_spatial.v[i], k = w->dims[c->kernel_spatial.v[i]];
+            int64_t before = pad ? hlo_attr_dense_int_at(pad, 2 * (size_t)i) : 0;
+            rest /= s;
+            first[i] = ((before - at) % s + s) % s; /* result at + s*q and tap first + s*t meet element q + t - low */
+            taps[i] = first[i] < k ? (k - first[i] + s - 1) / s : 0;
+            start[o] = at;
+            step[o] = s;
+            dims[o] = out[o] > at ? (out[o] - at + s - 1) / s : 0;
+            low[in] = -((at + first[i] - before) / s);
+            padded[in] = dims[o] + taps[i] - 1;
+            count *= dims[o];
+            all_taps *= taps[i];
+        }
+        if (count == 0) continue;
+        if (all_taps == 0) {
+            cg_assemble_add(g, whole, cg_splat(g, dt, rank, dims, (struct cpu_num){0}), start, step);
+            continue;
+        }
+        struct cg_dot *d = NF_NEW(im->cg->arena, struct cg_dot);
+        int l = add_loop(d, 'm', x->dims[c->input_batch]);
+        d->coef[0][c->input_batch][l] = d->coef[2][c->output_batch][l] = 1;
+        for (int i = 0; i < ns; i++) {
+            l = add_loop(d, 'm', dims[c->output_spatial.v[i]]);
+            d->coef[0][c->input_spatial.v[i]][l] = d->coef[2][c->output_spatial.v[i]][l] = 1;
+        }
+        l = add_loop(d, 'n', w->dims[c->kernel_output_feature]);
+        d->coef[1][c->kernel_output_feature][l] = d->coef[2][c->output_feature][l] = 1;
+        for (int i = 0; i < ns; i++) {
+            int64_t kd = c->kernel_spatial.v[i], s = entry(ldil, (size_t)i, 1);
+            bool flip = flipped(rev, i);
+            l = add_loop(d, 'k', taps[i]);
+            d->coef[0][c->input_spatial.v[i]][l] = 1;
+            d->coef[1][kd][l] = flip ? -s : s;
+            d->base[1][kd] = flip ? w->dims[kd] - 1 - first[i] : first[i];
+        }
+        l = add_loop(d, 'k', w->dims[c->kernel_input_feature]);
+        d->coef[0][c->input_feature][l] = d->coef[1][c->kernel_input_feature][l] = 1;
+        cg_assemble_add(g, whole, dot_of_shape(im, g, d, cg_pad(g, x, zero, padded, low, interior), w, dt, rank, dims), start, step);
+    }
+    im->map[op->results[0].id] = whole;
 }
 
 void imp_convolution(struct import *im, struct cg_graph *g, const struct hlo_op *op)
@@ -162,6 +230,15 @@ void imp_convolution(struct import *im, struct cg_graph *g, const struct hlo_op 
         im->map[op->results[0].id] = cg_splat(g, dt, rank, out, (struct cpu_num){0});
         return;
     }
+    bool apart = false, plain = fg == 1 && bg == 1;
+    for (int i = 0; i < ns; i++) {
+        apart = apart || entry(ldil, (size_t)i, 1) > 1;
+        plain = plain && entry(stride, (size_t)i, 1) == 1 && entry(rdil, (size_t)i, 1) == 1 && entry(ldil, (size_t)i, 1) <= 4;
+    }
+    if (apart && plain && ns <= 3) {
+        by_phases(im, g, op, c, x, w);
+        return;
+    }
     x = cg_pad(g, x, zero, dims, low, interior);
     int64_t taps = 1;
     for (int i = 0; i < ns; i++) taps *= w->dims[c->kernel_spatial.v[i]];
@@ -189,7 +266,7 @@ void imp_convolution(struct import *im, struct cg_graph *g, const struct hlo_op 
     d->coef[1][c->kernel_output_feature][l] = d->coef[2][c->output_feature][l] = 1;
     for (int i = 0; i < ns; i++) {
         int64_t kd = c->kernel_spatial.v[i], n = w->dims[kd];
-        bool flip = rev && rev->kind == HLO_ATTR_DENSE_ARRAY && (size_t)i < rev->ints.n && rev->ints.v[i];
+        bool flip = flipped(rev, i);
         l = add_loop(d, 'k', n);
         d->coef[0][c->input_spatial.v[i]][l] = entry(rdil, (size_t)i, 1);
         d->coef[1][kd][l] = flip ? -1 : 1;

@@ -13,6 +13,22 @@ struct cpu_num cpu_combine_one(enum cpu_dt t, int kind, struct cpu_num a, struct
 /* NaN wins, and +0 is above -0, as StableHLO's maximum and minimum want. */
 #define FMAX(a, b) ((a) != (a) ? (a) : (b) != (b) ? (b) : (a) > (b) ? (a) : (b) > (a) ? (b) : signbit(a) ? (b) : (a))
 #define FMIN(a, b) ((a) != (a) ? (a) : (b) != (b) ? (b) : (a) < (b) ? (a) : (b) < (a) ? (b) : signbit(a) ? (a) : (b))
+/* The same for floats without branches, which compilers make vectors of: equal numbers differ in the sign of a zero at most. */
+#define EXTREME32(name, better, join)                             \
+    static inline float name(float a, float b)                    \
+    {                                                             \
+        uint32_t x, y;                                            \
+        float m = a better b ? a : b, same;                       \
+        memcpy(&x, &a, 4);                                        \
+        memcpy(&y, &b, 4);                                        \
+        x = x join y;                                             \
+        memcpy(&same, &x, 4);                                     \
+        m = a == b ? same : m;                                    \
+        m = b != b ? b : m;                                       \
+        return a != a ? a : m;                                    \
+    }
+EXTREME32(max32, >, &)
+EXTREME32(min32, <, |)
 #define ADD(a, b) ((a) + (b))
 #define MUL(a, b) ((a) * (b))
 #define IMAX(a, b) ((a) > (b) ? (a) : (b))
@@ -32,12 +48,12 @@ struct cpu_num cpu_combine_one(enum cpu_dt t, int kind, struct cpu_num a, struct
         return;                                                                                                           \
     } while (0)
 
-#define FLOATS(type)                              \
+#define FLOATS(type, max, min)                    \
     switch (kind) {                               \
     case RP_SUM: LOOP(type, ADD);                 \
     case RP_PROD: LOOP(type, MUL);                \
-    case RP_RMAX: LOOP(type, FMAX);               \
-    case RP_RMIN: LOOP(type, FMIN);               \
+    case RP_RMAX: LOOP(type, max);                \
+    case RP_RMIN: LOOP(type, min);                \
     default: break;                               \
     }                                             \
     break
@@ -60,8 +76,8 @@ void cpu_combine(enum cpu_dt t, int kind, void *acc, const void *x, int64_t n, i
 {
     size_t size = cpu_dt_bytes(t);
     switch ((int)t) {
-    case CPU_F32: FLOATS(float);
-    case CPU_F64: FLOATS(double);
+    case CPU_F32: FLOATS(float, max32, min32);
+    case CPU_F64: FLOATS(double, FMAX, FMIN);
     case CPU_S32: INTS(int32_t, uint32_t);
     case CPU_U32: INTS(uint32_t, uint32_t);
     case CPU_S64: INTS(int64_t, uint64_t);

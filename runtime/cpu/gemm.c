@@ -157,14 +157,12 @@ static void pack_block_f32(const struct gemm_kernels *uk, bool is_b, float *dst,
 {
     const int width = is_b ? uk->nr32 : uk->mr;
     const bool along1 = contiguous(along, kc), long_runs = along1 || average_run(along, kc) >= 8;
-    int64_t i = 0;
-    if (t == CPU_F32 && n >= width && contiguous(across, n)) {
-        uk->pack_flat[is_b](dst, (const float *)src + across[0], along, n, kc);
-        i = n / width * width;
-    }
-    for (; i < n; i += width) {
-        const int64_t real = NF_MIN(n - i, (int64_t)width);
-        if (t == CPU_F32 && long_runs && real == width) {
+    for (int64_t i = 0; i < n; i += width) {
+        const int64_t real = NF_MIN(n - i, (int64_t)width), run = t == CPU_F32 ? run_at(across + i, n - i) / width * width : 0;
+        if (run) {
+            uk->pack_flat[is_b](dst + i * kc, (const float *)src + across[i], along, run, kc);
+            i += run - width;
+        } else if (t == CPU_F32 && long_runs && real == width) {
             for (int64_t k = 0, n_run; k < kc; k += n_run) {
                 const float *row[GEMM_NR_MAX];
                 for (int r = 0; r < width; r++) row[r] = (const float *)src + across[i + r] + along[k];

@@ -365,6 +365,73 @@ static bool chosen(int how, enum cpu_dt t, const char *a, const char *b)
     return rp_eval(&s, (enum cpu_dt[]){t, t}, (struct cpu_num[]){cpu_num_load(t, a), cpu_num_load(t, b)}).i != 0;
 }
 
+/* The gradient of a max pool: f32, windows that leave the last dim alone, sums. A row of the last dim at a time; dims that no window spans
+ * are independent of one another, so they are what threads share. */
+enum { CHANNELS = 256 };
+
+struct pool_gradient {
+    const struct window_job *j;
+    const float *operand, *source;
+    float *out;
+    int how;
+    uint32_t outer;             /* dims before the first that windows span */
+    int64_t rows;               /* of the source for one index of those dims */
+    int64_t blocks;             /* of channels */
+};
+
+static inline bool keeps(int how, float a, float b) { return how == RP_GE ? a >= b : how == RP_GT ? a > b : how == RP_LE ? a <= b : a < b; }
+
+static void pool_gradient_chunk(void *ctx, int64_t lo, int64_t hi, int thread)
+{
+    const struct pool_gradient *g = ctx;
+    const struct window_job *j = g->j;
+    const struct window *w = j->w;
+    const uint32_t last = w->rank - 1;
+    const int64_t width = j->v->dims[last];
+    (void)thread;
+    for (int64_t task = lo; task < hi; task++) {
+        const int64_t from = task % g->blocks * CHANNELS, n = NF_MIN(width - from, (int64_t)CHANNELS);
+        int64_t pos[PLAN_RANK_MAX] = {0}, rest = task / g->blocks;
+        for (uint32_t d = g->outer; d-- > 0;) {
+            pos[d] = rest % j->o->dims[d];
+            rest /= j->o->dims[d];
+        }
+        for (int64_t row = task / g->blocks * g->rows, end = row + g->rows; row < end; row++) {
+            int64_t tap[PLAN_RANK_MAX] = {0}, where[CHANNELS];
+            float best[CHANNELS];
+            bool first = true;
+            do {
+                int64_t at = under(j, pos, tap, 0, last);
+                if (at < 0) continue;
+                const float *x = g->operand + at + from;
+                for (int64_t c = 0; c < n; c++) {
+                    bool keep = !first && keeps(g->how, best[c], x[c]);
+                    best[c] = keep ? best[c] : x[c];
+                    where[c] = keep ? where[c] : at;
+                }
+                first = false;
+            } while (next_index(tap, w->size, 0, last));
+            for (int64_t c = 0; c < n && !first; c++) g->out[where[c] + from + c] += g->source[row * width + from + c];
+            next_index(pos, j->o->dims, g->outer, last);
+        }
+    }
+}
+
+static bool pool_gradient(struct cpu_exec *x, const struct plan_step *s, const struct window_job *j)
+{
+    const struct window *w = j->w;
+    struct pool_gradient g = {j, x->ptr[s->in[0]], x->ptr[s->in[1]], x->ptr[s->out[0]], (int)s->attr[0], 0, 1, 0};
+    int64_t tasks = 1;
+    uint32_t last = w->rank - 1;
+    if (j->v->dt != CPU_F32 || w->rank < 2 || s->attr[0] < RP_LT || s->attr[2] != RP_SUM) return false;
+    if (w->size[last] != 1 || w->stride[last] != 1 || w->low[last] || w->high[last]) return false;
+    while (g.outer < last && w->size[g.outer] == 1 && w->stride[g.outer] == 1 && !w->low[g.outer] && !w->high[g.outer]) tasks *= j->o->dims[g.outer++];
+    for (uint32_t d = g.outer; d < last; d++) g.rows *= j->o->dims[d];
+    g.blocks = (j->v->dims[last] + CHANNELS - 1) / CHANNELS;
+    cpu_pool_for(tasks * g.blocks, 1, pool_gradient_chunk, &g);
+    return true;
+}
+
 int step_select_and_scatter__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error *err)
 {
     const struct plan *p = x->plan;
@@ -376,7 +443,7 @@ int step_select_and_scatter__run(struct cpu_exec *x, const struct plan_step *s, 
     int64_t size = (int64_t)cpu_dt_bytes(t), pos[PLAN_RANK_MAX] = {0}, at = 0;
     row_major(j.v, j.in_stride);
     for (int64_t k = 0; k < j.v->count; k++) memcpy((char *)x->ptr[s->out[0]] + k * size, x->ptr[s->in[2]], (size_t)size);
-    if (src->count == 0) return 0;
+    if (src->count == 0 || pool_gradient(x, s, &j)) return 0;
     const char *operand = x->ptr[s->in[0]];
     do {
         int64_t tap[PLAN_RANK_MAX] = {0}, best = -1;
