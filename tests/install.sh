@@ -10,7 +10,7 @@ find "$root" -name neffd.pc | grep -q . || { echo "neffd.pc is not installed"; e
 pc=$(dirname "$(find "$root" -name neffd.pc)")
 prefix=$(dirname "$(dirname "$(dirname "$pc")")")
 case $pc in */lib/pkgconfig) prefix=$(dirname "$(dirname "$pc")") ;; esac
-for file in bin/neffd bin/neffctl bin/neffopt include/neffd.h include/neffd_codes.h share/man/man1/neffctl.1 share/man/man8/neffd.8 \
+for file in bin/neffd bin/neffctl bin/neffopt bin/neffcc libexec/neffd/neffcc-full include/neffd.h include/neffd_codes.h share/man/man1/neffctl.1 share/man/man1/neffcc.1 share/man/man8/neffd.8 \
     share/neffd/neffd.conf.sample lib/systemd/system/neffd.service; do
     [ -e "$prefix/$file" ] || { echo "$file is not installed"; exit 1; }
 done
