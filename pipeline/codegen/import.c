@@ -183,7 +183,8 @@ static int body_kind(const struct hlo_block *b, uint32_t n)
     return BODY_BLOCK;
 }
 
-static struct cg_graph *import_region(struct import *im, struct cg_graph *parent, const struct hlo_block *b, struct cg_value **params);
+/* outer: arguments (and, of a body, results) that are values from outside, mapped already; NULL: none. */
+static struct cg_graph *import_region(struct import *im, struct cg_graph *parent, const struct hlo_block *b, struct cg_value **params, const bool *outer);
 
 static bool is_reducer_identity(const struct cg_value *v, int kind)
 {
@@ -209,32 +210,42 @@ static void attach_body(struct import *im, struct cg_value *lib, const struct hl
         graphs[i] = lib->graphs[i];
         where[i] = lib->graph_attr[i];
     }
-    graphs[lib->ngraph] = import_region(im, lib->graph, b, NULL);
+    graphs[lib->ngraph] = import_region(im, lib->graph, b, NULL, NULL);
     where[lib->ngraph] = at_one[kind_at / 2];
     lib->graphs = graphs;
     lib->graph_attr = where;
     lib->ngraph++;
 }
 
-static void finish_lib(struct import *im, const struct hlo_op *op, struct cg_value *lib)
+/* Results of the operation but those in `outer`, which have values. */
+static void finish_some(struct import *im, const struct hlo_op *op, struct cg_value *lib, const bool *outer)
 {
-    uint8_t dt[64] = {0};
-    int rank[64] = {0};
-    const int64_t *dims[64] = {0};
-    struct cg_value *r[64] = {0};
-    uint32_t n = op->num_results;
-    if (im->rc) return;
-    if (n > 64) {
-        imp_refuse(im, op, "more than 64 results");
+    uint32_t n = op->num_results, m = 0;
+    struct nf_arena *ar = im->cg->arena;
+    if (n > 4096) {
+        imp_refuse(im, op, "more than 4096 results");
         return;
     }
+    uint8_t *dt = NF_NEW_ARRAY(ar, uint8_t, n + 1);
+    int *rank = NF_NEW_ARRAY(ar, int, n + 1);
+    const int64_t **dims = NF_NEW_ARRAY(ar, const int64_t *, n + 1);
+    struct cg_value **r = NF_NEW_ARRAY(ar, struct cg_value *, n + 1);
     for (uint32_t i = 0; i < n; i++) {
-        int64_t *d = NF_NEW_ARRAY(im->cg->arena, int64_t, CG_RANK_MAX);
-        dt[i] = (uint8_t)imp_type(im, op, op->results[i].type, d, &rank[i]);
-        dims[i] = d;
+        if (outer && outer[i]) continue;
+        int64_t *d = NF_NEW_ARRAY(ar, int64_t, CG_RANK_MAX);
+        dt[m] = (uint8_t)imp_type(im, op, op->results[i].type, d, &rank[m]);
+        dims[m++] = d;
     }
-    cg_lib_results(lib, n, dt, rank, dims, r);
-    for (uint32_t i = 0; i < n; i++) im->map[op->results[i].id] = r[i];
+    if (im->rc) return;
+    cg_lib_results(lib, m, dt, rank, dims, r);
+    m = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!outer || !outer[i]) im->map[op->results[i].id] = r[m++];
+}
+
+static void finish_lib(struct import *im, const struct hlo_op *op, struct cg_value *lib)
+{
+    if (!im->rc) finish_some(im, op, lib, NULL);
 }
 
 static void import_reduce(struct import *im, struct cg_graph *g, const struct hlo_op *op)
@@ -490,17 +501,32 @@ static void import_while(struct import *im, struct cg_graph *g, const struct hlo
         imp_refuse(im, op, "tokens that go round a loop");
         return;
     }
+    const struct hlo_block *inside = hlo_op_body(op, 1), *test = hlo_op_body(op, 0);
+    if (!inside || !inside->last || inside->last->num_operands != n || inside->num_args != n || !test || test->num_args != n) {
+        imp_refuse(im, op, "a loop of another signature");
+        return;
+    }
+    /* What goes round unchanged is no part of the loop: the body reads it where it is. */
+    bool *outer = NF_NEW_ARRAY(im->cg->arena, bool, n + 1);
+    struct cg_value **carried = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, n + 1);
+    uint32_t m = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        outer[i] = hlo_op_operand(inside->last, i) == inside->args[i];
+        if (outer[i] && cg_base(in[i])->kind != CG_SPLAT) in[i] = cg_dense(g, in[i]); /* once, not in every round */
+        if (!outer[i]) carried[m++] = in[i];
+        else im->map[inside->args[i]->id] = im->map[test->args[i]->id] = im->map[op->results[i].id] = in[i];
+    }
     int64_t attrs[2] = {0, 0};
     static const uint32_t where[] = {0, 1};
-    struct cg_value *lib = cg_lib(g, PLAN_WHILE, n, in, 2, attrs);
+    struct cg_value *lib = cg_lib(g, PLAN_WHILE, m, carried, 2, attrs);
     lib->label = im->label;
     lib->graphs = NF_NEW_ARRAY(im->cg->arena, struct cg_graph *, 2);
     lib->graph_attr = where;
     lib->ngraph = 2;
-    struct cg_graph *body = lib->graphs[1] = import_region(im, g, hlo_op_body(op, 1), NULL);
+    struct cg_graph *body = lib->graphs[1] = import_region(im, g, inside, NULL, outer);
     if (im->rc) return;
-    lib->graphs[0] = import_region(im, g, hlo_op_body(op, 0), body->params);
-    finish_lib(im, op, lib);
+    lib->graphs[0] = import_region(im, g, test, body->params, outer);
+    if (!im->rc) finish_some(im, op, lib, outer);
 }
 
 static void import_case(struct import *im, struct cg_graph *g, const struct hlo_op *op)
@@ -519,7 +545,7 @@ static void import_case(struct import *im, struct cg_graph *g, const struct hlo_
     lib->graphs = NF_NEW_ARRAY(im->cg->arena, struct cg_graph *, n);
     lib->graph_attr = where;
     for (uint32_t i = 0; i < n && !im->rc; i++) {
-        lib->graphs[i] = import_region(im, g, hlo_op_body(op, i), NULL);
+        lib->graphs[i] = import_region(im, g, hlo_op_body(op, i), NULL, NULL);
         where[i] = i;
         lib->ngraph++;
     }
@@ -573,7 +599,7 @@ static void import_map(struct import *im, struct cg_graph *g, const struct hlo_o
     lib->graphs = NF_NEW_ARRAY(im->cg->arena, struct cg_graph *, 1);
     lib->graph_attr = where;
     lib->ngraph = 1;
-    lib->graphs[0] = import_region(im, g, b, NULL);
+    lib->graphs[0] = import_region(im, g, b, NULL, NULL);
     finish_lib(im, op, lib);
 }
 
@@ -1112,34 +1138,35 @@ int imp_body_kind(const struct hlo_block *b, uint32_t n) { return body_kind(b, n
 void imp_attach_body(struct import *im, struct cg_value *lib, const struct hlo_block *b) { attach_body(im, lib, b, 0); }
 
 /* params: given (a loop's condition has the body's), or made from the block's arguments. Results are stored values. */
-static struct cg_graph *import_region(struct import *im, struct cg_graph *parent, const struct hlo_block *b, struct cg_value **params)
+static struct cg_graph *import_region(struct import *im, struct cg_graph *parent, const struct hlo_block *b, struct cg_value **params, const bool *outer)
 {
     struct cg_graph *g = cg_graph_new(im->cg, parent);
     if (im->depth >= CALL_DEPTH || !b || !b->last) {
         if (!im->rc) im->rc = nf_fail(im->err, NF_EUNSUPPORTED, "regions nested that deep");
         return g;
     }
-    g->nparam = b->num_args;
     g->params = params ? params : NF_NEW_ARRAY(im->cg->arena, struct cg_value *, b->num_args + 1);
     for (uint32_t i = 0; i < b->num_args && !im->rc; i++) {
+        if (outer && outer[i]) continue;
+        uint32_t k = g->nparam++;
         if (!params) {
             int64_t dims[CG_RANK_MAX];
             int rank;
             enum cpu_dt dt = imp_type(im, b->last, b->args[i]->type, dims, &rank);
-            g->params[i] = cg_raw(g, CG_PARAM, dt, rank, dims);
-            g->params[i]->index = i;
-            g->params[i]->stored = true;
+            g->params[k] = cg_raw(g, CG_PARAM, dt, rank, dims);
+            g->params[k]->index = k;
+            g->params[k]->stored = true;
         }
-        im->map[b->args[i]->id] = g->params[i];
+        im->map[b->args[i]->id] = g->params[k];
     }
     im->depth++;
     imp_block(im, g, b);
     im->depth--;
-    g->nresult = b->last->num_operands;
-    g->results = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, g->nresult + 1);
-    for (uint32_t i = 0; i < g->nresult && !im->rc; i++) {
+    g->results = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, b->last->num_operands + 1);
+    for (uint32_t i = 0; i < b->last->num_operands && !im->rc; i++) {
+        if (outer && !params && outer[i]) continue; /* the condition, which is given its parameters, has one result */
         struct cg_value *v = get(im, hlo_op_operand(b->last, i));
-        if (v) g->results[i] = cg_dense(g, v);
+        if (v) g->results[g->nresult++] = cg_dense(g, v);
     }
     return g;
 }
