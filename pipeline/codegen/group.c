@@ -255,8 +255,21 @@ static int cost(const struct cg_value *v, int limit)
     return c;
 }
 
-/* Levels without a cost of their own (copies, bit casts) must not make the walk above exponential. */
-static int cost_bounded(const struct cg_value *v, int limit) { return cost(v, limit); }
+/* The one elementary function without memory among what b is made of, or NULL: storing it in place of b serves others who want it too (tanh
+ * and the terms of its derivative). */
+static struct cg_value *heavy_part(struct cg_value *b, int *budget)
+{
+    struct cg_value *found = NULL;
+    if (b->stored || b->kind != CG_EW || --*budget < 0) return NULL;
+    if (rp_op_info[b->op].cost >= 8) return b;
+    for (uint32_t i = 0; i < b->nin; i++) {
+        struct cg_value *h = heavy_part(cg_base(b->in[i]), budget);
+        if (!h || h == found) continue;
+        if (found) *budget = -1; /* two of them: b itself is less */
+        found = h;
+    }
+    return *budget < 0 ? NULL : found;
+}
 
 static void choose(struct cg_graph *g)
 {
@@ -279,7 +292,11 @@ static void choose(struct cg_graph *g)
                 /* Inside a kernel only values at the same element are shared; others would be computed again. */
                 continue;
             }
-            if (cost_bounded(b, limit) > limit) b->stored = true;
+            if (cost(b, limit) <= limit) continue;
+            int budget = 32;
+            struct cg_value *h = heavy_part(b, &budget);
+            if (h && h != b && h->graph == g) h->stored = true;
+            if (cost(b, limit) > limit) b->stored = true;
         }
     }
 }

@@ -831,11 +831,12 @@ static void needs_of_graph(struct cg_graph *outer, struct cg_graph *b, struct wa
     for (uint32_t i = 0; i < b->nresult; i++) push(w, b->results[i]);
 }
 
-/* Direct predecessors of unit `u` as unit numbers. */
-static uint32_t predecessors(struct units *us, uint32_t u, struct walk *w, uint32_t *ret, uint32_t max, struct nf_map *seen)
+/* Direct predecessors of unit `u` as unit numbers, and in args, when wanted, the arguments that it reads. */
+static uint32_t predecessors(struct units *us, uint32_t u, struct walk *w, uint32_t *ret, uint32_t max, uint8_t *args)
 {
     struct cg_graph *g = us->g;
     struct cg_value *unit = us->u[u];
+    struct nf_map *seen = nf_map_new(true);
     uint32_t n = 0;
     w->n = 0;
     if (spaced(unit)) {
@@ -854,6 +855,8 @@ static uint32_t predecessors(struct units *us, uint32_t u, struct walk *w, uint3
         if (nf_map_put(seen, nf_str_n(&v, sizeof v), v)) continue;
         if (cg_is_view(v)) {
             push(w, v->in[0]);
+        } else if (v->kind == CG_ARG) {
+            if (args) args[v->index] = 1;
         } else if (v->kind == CG_ASSEMBLE) {
             for (uint32_t k = 0; k < v->nin; k++) push(w, v->in[k]);
         } else if (v->kind == CG_RESULT) {
@@ -865,42 +868,115 @@ static uint32_t predecessors(struct units *us, uint32_t u, struct walk *w, uint3
             if (p != u && n < max) ret[n++] = p;
         }
     }
+    nf_map_free(seen);
     return n;
+}
+
+/* Units in program order, each after what it needs. Units that nothing waits for (they make outputs: updated weights) come as soon as
+ * they can, so that what they read need not be kept; those that write over an argument, after its other readers. */
+struct edges {
+    uint32_t n, *to;
+};
+struct schedule {
+    struct units *us;
+    struct edges *pred, *succ;         /* by unit */
+    struct edges *early;               /* by unit: early ones that wait for it */
+    uint32_t *waits;                   /* by unit: how many an early one waits for; 0: not early */
+    uint32_t *order, n;
+};
+
+static void finished(struct schedule *s, uint32_t u) /* not recursive without bound: nothing waits for an early one */
+{
+    s->us->state[u] = 2;
+    s->order[s->n++] = u;
+    for (uint32_t i = 0; i < s->early[u].n; i++) {
+        uint32_t e = s->early[u].to[i];
+        if (--s->waits[e] == 0 && s->us->state[e] == 0) finished(s, e);
+    }
+}
+
+static void add_edge(struct nf_arena *ar, struct edges *e, uint32_t to)
+{
+    if ((e->n & (e->n - 1)) == 0) { /* there is room for a power of two */
+        uint32_t *more = NF_NEW_ARRAY(ar, uint32_t, e->n ? e->n * 2 : 1);
+        if (e->n) memcpy(more, e->to, e->n * sizeof *more);
+        e->to = more;
+    }
+    e->to[e->n++] = to;
+}
+
+/* Which units are early, and what each waits for. */
+static void find_early(struct schedule *s, uint8_t *const *reads)
+{
+    struct units *us = s->us;
+    struct cg *cg = us->g->cg;
+    struct edges *readers = NF_NEW_ARRAY(cg->arena, struct edges, cg->nargs + 1);
+    for (uint32_t u = 0; u < us->n; u++)
+        for (uint32_t a = 0; a < cg->nargs; a++)
+            if (reads[u][a]) add_edge(cg->arena, &readers[a], u);
+    for (uint32_t u = 0; u < us->n; u++) {
+        if (s->succ[u].n || !spaced(us->u[u])) continue;
+        for (uint32_t i = 0; i < s->pred[u].n; i++) {
+            add_edge(cg->arena, &s->early[s->pred[u].to[i]], u);
+            s->waits[u]++;
+        }
+        for (struct cg_value *v = us->u[u]->group_first; v && s->waits[u]; v = v->group_next)
+            for (uint32_t o = 0; v->stored && o < cg->nouts; o++) {
+                if (cg->alias[o] < 0 || us->g->results[o] != v) continue;
+                const struct edges *r = &readers[cg->alias[o]];
+                for (uint32_t i = 0; i < r->n; i++) {
+                    if (r->to[i] == u) continue;
+                    add_edge(cg->arena, &s->early[r->to[i]], u);
+                    s->waits[u]++;
+                }
+            }
+    }
 }
 
 static int order(struct units *us, uint32_t *ret_order, struct nf_error *err)
 {
     struct nf_arena *ar = us->g->cg->arena;
     struct walk w = {.arena = ar};
-    uint32_t n = 0, depth = 0;
+    struct schedule s = {us, NF_NEW_ARRAY(ar, struct edges, us->n + 1), NF_NEW_ARRAY(ar, struct edges, us->n + 1), NF_NEW_ARRAY(ar, struct edges, us->n + 1),
+                         NF_NEW_ARRAY(ar, uint32_t, us->n + 1), ret_order, 0};
+    uint32_t depth = 0, max = us->n + 65536, nargs = us->g->cg->nargs;
+    bool main = !us->g->parent && (uint64_t)us->n * nargs <= 64 << 20;
     struct frame {
-        uint32_t unit, next, n, *pred;
+        uint32_t unit, next;
     } *stack = NF_NEW_ARRAY(ar, struct frame, us->n + 1);
-    uint32_t *buf = NF_NEW_ARRAY(ar, uint32_t, us->n + 65536);
+    uint32_t *buf = NF_NEW_ARRAY(ar, uint32_t, max);
+    uint8_t **reads = NF_NEW_ARRAY(ar, uint8_t *, us->n + 1);
+    for (uint32_t u = 0; u < us->n; u++) {
+        if (main) reads[u] = NF_NEW_ARRAY(ar, uint8_t, nargs + 1);
+        s.pred[u].n = predecessors(us, u, &w, buf, max, reads[u]);
+        s.pred[u].to = NF_NEW_ARRAY(ar, uint32_t, s.pred[u].n + 1);
+        if (s.pred[u].n) memcpy(s.pred[u].to, buf, s.pred[u].n * sizeof *buf);
+        for (uint32_t i = 0; i < s.pred[u].n; i++) add_edge(ar, &s.succ[buf[i]], u);
+    }
+    if (main) find_early(&s, reads);
+    for (uint32_t u = 0; u < us->n; u++) { /* a few numbers that need nothing else (powers of a step count) do not hold early ones up */
+        bool ready = spaced(us->u[u]) && us->state[u] == 0;
+        for (const struct cg_value *v = us->u[u]->group_first; v && ready; v = v->group_next) ready = !v->stored || v->count <= 16;
+        for (uint32_t i = 0; i < s.pred[u].n && ready; i++) ready = us->state[s.pred[u].to[i]] == 2;
+        if (ready) finished(&s, u);
+    }
     for (uint32_t r = 0; r < us->n; r++) {
         if (us->state[r] == 2) continue;
-        uint32_t enter = r;
-        for (;;) {
-            if (enter != UINT32_MAX) {
-                struct nf_map *seen = nf_map_new(true);
-                uint32_t k = predecessors(us, enter, &w, buf, us->n + 65536, seen);
-                nf_map_free(seen);
-                us->state[enter] = 1;
-                stack[depth] = (struct frame){enter, 0, k, NF_NEW_ARRAY(ar, uint32_t, k + 1)};
-                memcpy(stack[depth].pred, buf, k * sizeof *buf);
-                depth++;
-                enter = UINT32_MAX;
-            }
+        stack[depth++] = (struct frame){r, 0};
+        us->state[r] = 1;
+        while (depth) {
             struct frame *f = &stack[depth - 1];
-            while (f->next < f->n && us->state[f->pred[f->next]] == 2) f->next++;
-            if (f->next < f->n) {
-                enter = f->pred[f->next++];
-                if (us->state[enter] == 1) return nf_fail(err, NF_EINTERNAL, "codegen: kernels wait for one another");
+            const struct edges *p = &s.pred[f->unit];
+            while (f->next < p->n && us->state[p->to[f->next]] == 2) f->next++;
+            if (f->next == p->n) {
+                finished(&s, f->unit);
+                depth--;
                 continue;
             }
-            us->state[f->unit] = 2;
-            ret_order[n++] = f->unit;
-            if (--depth == 0) break;
+            uint32_t enter = p->to[f->next++];
+            if (us->state[enter] == 1) return nf_fail(err, NF_EINTERNAL, "codegen: kernels wait for one another");
+            us->state[enter] = 1;
+            stack[depth++] = (struct frame){enter, 0};
         }
     }
     return 0;
