@@ -954,7 +954,7 @@ static int order(struct units *us, uint32_t *ret_order, struct nf_error *err)
         for (uint32_t i = 0; i < s.pred[u].n; i++) add_edge(ar, &s.succ[buf[i]], u);
     }
     if (main) find_early(&s, reads);
-    for (uint32_t u = 0; u < us->n; u++) { /* a few numbers that need nothing else (powers of a step count) do not hold early ones up */
+    for (uint32_t u = 0; main && u < us->n; u++) { /* a few numbers that need nothing else (powers of a step count) do not hold early ones up */
         bool ready = spaced(us->u[u]) && us->state[u] == 0;
         for (const struct cg_value *v = us->u[u]->group_first; v && ready; v = v->group_next) ready = !v->stored || v->count <= 16;
         for (uint32_t i = 0; i < s.pred[u].n && ready; i++) ready = us->state[s.pred[u].to[i]] == 2;
