@@ -5,14 +5,13 @@
  *   1. functions: keep what the entry reaches, in the order of first reference; private ones are renamed f0, f1, ...
  *   2. attributes: what says the default becomes absent, decoration that cannot matter goes
  *   3. constants: small ones move into the block that uses them, large ones to the top of their function
- *   4. each block: equal pure operations become one, unused pure ones go, the rest stands in the order in which the effects
- *      and the terminator need it
+ *   4. equal pure operations of a block become one, on the way of steps 2 and 3 those without regions, afterwards those with
+ *      equal bodies; in each block unused pure ones go, the rest stands in the order in which the effects and the terminator need it
  *   5. dense value ids
  * requires: a verified module. provides: the canonical form. breaks: value ids, operation order, function names, visibility. */
-#include "pipeline/hlo/canonical_internal.h"
-
 #include "base/map.h"
 #include "pipeline/hlo/hlo_internal.h"
+#include "pipeline/hlo/merge.h"
 #include "pipeline/hlo/spec_internal.h"
 
 #define SMALL_CONSTANT_BYTES 64
@@ -25,6 +24,10 @@ struct canon {
     struct nf_map *renames;             /* old name of a function -> new one */
     struct hlo_block **blocks;          /* all of them, outer before inner */
     size_t num_blocks, cap_blocks;
+    struct hlo_merge *merge;            /* step 4, where bodies may be equal; NULL before */
+    struct hlo_op **roots;              /* stacks of step 4 */
+    struct visit *stack;
+    size_t cap_roots, cap_stack;
 };
 
 static uint32_t traits_of(const struct hlo_op *op) { return hlo_op_info((enum hlo_op_id)op->id)->traits; }
@@ -331,126 +334,6 @@ static void place_constant(struct canon *c, struct hlo_op *op)
 
 /* ---- 4: blocks ---- */
 
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-    h = (h ^ v) * 0x9e3779b97f4a7c15u;
-    return h ^ (h >> 29);
-}
-
-static uint64_t attr_hash(const struct hlo_attr *a, unsigned depth)
-{
-    uint64_t h = (uint64_t)a->kind * 0x100000001b3u;
-    if (a->type)
-        h = mix(h, a->type->id);
-    switch (a->kind) {
-    case HLO_ATTR_BOOL:
-        return mix(h, a->b);
-    case HLO_ATTR_INT:
-        return mix(h, (uint64_t)a->i);
-    case HLO_ATTR_FLOAT:
-        return mix(h, a->bits);
-    case HLO_ATTR_ENUM:
-        return mix(h, (uint64_t)a->enumeration.value + ((uint64_t)a->enumeration.class << 32));
-    case HLO_ATTR_STRING:
-    case HLO_ATTR_SYMBOL:
-    case HLO_ATTR_OPAQUE:
-    case HLO_ATTR_RESOURCE:
-        return mix(h, nf_xxh3(a->str.data, a->str.len));
-    case HLO_ATTR_DENSE:
-        return mix(h, nf_xxh3(a->dense.raw.data, NF_MIN(a->dense.raw.len, (size_t)4096)) + a->dense.raw.len);
-    case HLO_ATTR_DENSE_ARRAY:
-    case HLO_ATTR_BOUNDS:
-        return mix(h, nf_xxh3(a->ints.v, a->ints.n * sizeof *a->ints.v));
-    case HLO_ATTR_ARRAY:
-        h = mix(h, a->array.n);
-        for (size_t i = 0; depth < 8 && i < a->array.n; i++)
-            h = mix(h, attr_hash(a->array.v[i], depth + 1));
-        return h;
-    case HLO_ATTR_DICT:
-        return mix(h, a->dict.n);
-    case HLO_ATTR_UNIT:
-    case HLO_ATTR_TYPE:
-    case HLO_ATTR_DOT:
-    case HLO_ATTR_CONV:
-    case HLO_ATTR_GATHER:
-    case HLO_ATTR_SCATTER:
-    case HLO_ATTR_RAGGED_DOT:
-    case HLO_ATTR_CHANNEL:
-    case HLO_ATTR_DOT_ALGORITHM:
-    case HLO_ATTR_ALIAS:
-    case HLO_ATTR_ACCURACY:
-    case HLO_ATTR_MESH_AXES:
-    case HLO_ATTR_LOCATION:
-    case HLO_ATTR_KIND_MAX:
-        break;
-    }
-    return h;
-}
-
-bool hlo__op_equal(const struct hlo_op *a, const struct hlo_op *b)
-{
-    if (a->id != b->id || a->num_operands != b->num_operands || a->num_results != b->num_results || a->num_dict != b->num_dict)
-        return false;
-    for (uint32_t i = 0; i < a->num_operands; i++)
-        if (a->operands[i].value != b->operands[i].value)
-            return false;
-    for (uint32_t i = 0; i < a->num_results; i++)
-        if (a->results[i].type != b->results[i].type)
-            return false;
-    int attrs = hlo_op_info((enum hlo_op_id)a->id)->num_attrs;
-    for (int i = 0; i < attrs; i++)
-        if (a->attrs[i] != b->attrs[i] && !hlo_attr_eq(a->attrs[i], b->attrs[i]))
-            return false;
-    for (uint32_t i = 0; i < a->num_dict; i++)
-        if (!nf_str_eq(a->dict[i].name, b->dict[i].name) || !hlo_attr_eq(a->dict[i].attr, b->dict[i].attr))
-            return false;
-    return true;
-}
-
-uint64_t hlo__op_hash(const struct hlo_op *op)
-{
-    uint64_t h = op->id;
-    for (uint32_t i = 0; i < op->num_operands; i++)
-        h = mix(h, op->operands[i].value->id);
-    for (uint32_t i = 0; i < op->num_results; i++)
-        h = mix(h, op->results[i].type->id);
-    int attrs = hlo_op_info((enum hlo_op_id)op->id)->num_attrs;
-    for (int i = 0; i < attrs; i++)
-        h = mix(h, op->attrs[i] ? attr_hash(op->attrs[i], 0) : 7);
-    return mix(h, op->num_dict);
-}
-
-/* Equal pure operations of one block become the first of them. */
-void hlo__merge_equal(struct hlo_block *b, struct nf_arena *scratch, struct hlo_op ***table, size_t *cap)
-{
-    size_t n = 0;
-    HLO_FOR_OPS(op, b)
-        n++;
-    size_t want = 16;
-    while (want < n * 2)
-        want *= 2;
-    if (want > *cap) {
-        *table = NF_NEW_ARRAY(scratch, struct hlo_op *, want);
-        *cap = want;
-    } else {
-        memset(*table, 0, want * sizeof **table);
-    }
-    HLO_FOR_OPS(op, b) {
-        if (!(traits_of(op) & HLO_T_PURE) || op->num_regions || op->num_results == 0)
-            continue;
-        size_t h = hlo__op_hash(op) & (want - 1);
-        while ((*table)[h] && !hlo__op_equal((*table)[h], op))
-            h = (h + 1) & (want - 1);
-        if (!(*table)[h]) {
-            (*table)[h] = op;
-            continue;
-        }
-        for (uint32_t i = 0; i < op->num_results; i++)
-            hlo_value_replace(&op->results[i], &(*table)[h]->results[i]);
-        hlo_op_erase(op);
-    }
-}
-
 /* The operation of block b that v needs, or NULL: its definition, or the one around it. */
 static struct hlo_op *needed_in(const struct hlo_value *v, const struct hlo_block *b)
 {
@@ -493,27 +376,42 @@ static struct hlo_op *next_need(struct visit *v, const struct hlo_block *b)
     }
 }
 
-/* Keeps of block b what its effects and its terminator need, in the order in which they need it. state: per value id of the first
- * result (operations without results are roots): 0 new, 1 on the stack, 2 placed. */
+/* Another element at the end of a stack in the scratch arena. */
+#define PUSH(c, stack, cap, n, ...)                                                                                        \
+    do {                                                                                                                   \
+        if ((n) == (c)->cap) {                                                                                             \
+            (c)->cap = (c)->cap ? (c)->cap * 2 : 64;                                                                       \
+            void *grown_ = nf_arena_alloc_array((c)->scratch, (c)->cap, sizeof *(c)->stack);                               \
+            if (n)                                                                                                         \
+                memcpy(grown_, (c)->stack, (n) * sizeof *(c)->stack);                                                      \
+            (c)->stack = grown_;                                                                                           \
+        }                                                                                                                  \
+        (c)->stack[(n)++] = __VA_ARGS__;                                                                                   \
+    } while (0)
+
+/* Keeps of block b what its effects and its terminator need, in the order in which they need it. Where equal bodies may have become one,
+ * operations are compared again as they find their place. state: per value id of the first result (operations without results are
+ * roots): 0 new, 1 on the stack, 2 placed. */
 static int order_block(struct canon *c, struct hlo_block *b, uint8_t *state)
 {
-    size_t n = 0, roots = 0, depth = 0;
-    HLO_FOR_OPS(op, b)
-        n++;
-    struct hlo_op **root = NF_NEW_ARRAY(c->scratch, struct hlo_op *, n + 1);
-    HLO_FOR_OPS(op, b)
-        if (!(traits_of(op) & HLO_T_PURE) || op->num_results == 0)
-            root[roots++] = op;
-    struct visit *stack = NF_NEW_ARRAY(c->scratch, struct visit, n + 1);
+    size_t roots = 0, depth = 0;
+    bool bodies = false;
+    HLO_FOR_OPS(op, b) {
+        bool pure = op->num_results && traits_of(op) & HLO_T_PURE;
+        bodies |= pure && op->num_regions;
+        if (!pure)
+            PUSH(c, roots, cap_roots, roots, op);
+    }
     struct hlo_op *first = NULL, *last = NULL; /* the new list */
     for (size_t r = 0; r < roots; r++) {
-        if (root[r]->num_results && state[root[r]->results[0].id] == 2)
+        struct hlo_op *root = c->roots[r];
+        if (root->num_results && state[root->results[0].id] == 2)
             continue;
-        stack[depth++] = (struct visit){.op = root[r], .walk = hlo_walk_of(root[r])};
-        if (root[r]->num_results)
-            state[root[r]->results[0].id] = 1;
+        PUSH(c, stack, cap_stack, depth, (struct visit){.op = root, .walk = hlo_walk_of(root)});
+        if (root->num_results)
+            state[root->results[0].id] = 1;
         while (depth) {
-            struct visit *v = &stack[depth - 1];
+            struct visit *v = &c->stack[depth - 1];
             struct hlo_op *need = next_need(v, b);
             if (need) {
                 uint8_t *s = &state[need->results[0].id];
@@ -521,7 +419,7 @@ static int order_block(struct canon *c, struct hlo_block *b, uint8_t *state)
                     return nf_fail(c->err, NF_EGRAPH, "operations depend on each other in a circle");
                 if (*s == 0) {
                     *s = 1;
-                    stack[depth++] = (struct visit){.op = need, .walk = hlo_walk_of(need)};
+                    PUSH(c, stack, cap_stack, depth, (struct visit){.op = need, .walk = hlo_walk_of(need)});
                 }
                 continue;
             }
@@ -529,8 +427,11 @@ static int order_block(struct canon *c, struct hlo_block *b, uint8_t *state)
             depth--;
             if (op->num_results)
                 state[op->results[0].id] = 2;
+            if (bodies && hlo__merge_op(c->merge, op))
+                continue;
             /* out of the old list, to the end of the new one */
             hlo_op_remove(op);
+            op->block = b;
             op->prev = last;
             if (last)
                 last->next = op;
@@ -539,46 +440,30 @@ static int order_block(struct canon *c, struct hlo_block *b, uint8_t *state)
             last = op;
         }
     }
-    while (b->first) { /* from the end: users before what they use */
-        struct hlo_op *dead = b->last;
-        hlo_op_erase(dead);
-    }
-    for (struct hlo_op *op = first, *next; op; op = next) {
-        next = op->next;
-        op->prev = op->next = NULL;
-        hlo_block_append(b, op);
-    }
+    while (b->last) /* from the end: users before what they use */
+        hlo_op_erase(b->last);
+    b->first = first;
+    b->last = last;
     return 0;
 }
 
 static void note_blocks(struct canon *c, struct hlo_op *op)
 {
     for (uint16_t r = 0; r < op->num_regions; r++)
-        HLO_FOR_BLOCKS(b, op->regions[r]) {
-            if (c->num_blocks == c->cap_blocks) {
-                size_t to = c->cap_blocks ? c->cap_blocks * 2 : 64;
-                struct hlo_block **grown = NF_NEW_ARRAY(c->scratch, struct hlo_block *, to);
-                if (c->num_blocks)
-                    memcpy(grown, c->blocks, c->num_blocks * sizeof *grown);
-                c->blocks = grown;
-                c->cap_blocks = to;
-            }
-            c->blocks[c->num_blocks++] = b;
-        }
+        HLO_FOR_BLOCKS(b, op->regions[r])
+            PUSH(c, blocks, cap_blocks, c->num_blocks, b);
 }
 
-/* Inner blocks first: a dead operation inside a region must not keep one outside alive. */
+/* Inner blocks first: a dead operation inside a region must not keep one outside alive, and bodies are compared in their final order. */
 static int order_blocks(struct canon *c)
 {
-    struct hlo_op **table = NULL;
-    size_t table_cap = 0, n = c->num_blocks;
-    struct hlo_block **blocks = c->blocks;
+    size_t n = c->num_blocks;
     uint8_t *state = nf_arena_alloc(c->scratch, (size_t)c->m->num_values + 1);
+    c->merge = hlo__merge_new(c->m, c->scratch);
     while (n--) {
-        struct hlo_block *b = blocks[n];
+        struct hlo_block *b = c->blocks[n];
         if (b->region->op->id == HLO_OP_MODULE)
             continue;
-        hlo__merge_equal(b, c->scratch, &table, &table_cap);
         int rc = order_block(c, b, state);
         if (rc)
             return rc;
@@ -588,7 +473,7 @@ static int order_blocks(struct canon *c)
 
 /* ---- 5 ---- */
 
-void hlo__number_values(struct hlo_module *m)
+static void number_values(struct hlo_module *m)
 {
     uint32_t n = 0, ops = 0;
     struct hlo_walk w = hlo_walk_of(m->op);
@@ -634,6 +519,7 @@ int hlo_canonicalise(struct hlo_module *m, struct nf_error *err)
     hlo_op_set_attr(m->op, HLO_A_sym_name, NULL);
     hlo_op_set_attr(m->op, HLO_A_sym_visibility, NULL);
     clean_attrs(&c, m->op);
+    struct hlo_merge *merge = hlo__merge_new(m, c.scratch);
     struct hlo_walk w = hlo_walk_of(m->op);
     for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
         if (op->id == HLO_OP_SDY_MESH && c.devices == 1) {
@@ -645,11 +531,13 @@ int hlo_canonicalise(struct hlo_module *m, struct nf_error *err)
         note_blocks(&c, op);
         if (op->id == HLO_OP_CONSTANT)
             place_constant(&c, op);
+        if (!op->num_regions) /* outer blocks before inner ones: what is captured is one value then */
+            hlo__merge_op(merge, op);
     }
     int rc = order_blocks(&c);
     nf_map_free(c.renames);
     if (!rc)
-        hlo__number_values(m);
+        number_values(m);
     nf_arena_free(c.scratch);
     return rc;
 }

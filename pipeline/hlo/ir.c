@@ -607,7 +607,7 @@ static struct hlo_op *after(const struct hlo_op *op, const struct hlo_op *root)
 {
     while (op != root) {
         if (op->next)
-            return op->next;
+            return hlo_op_next(op);
         for (struct hlo_block *b = op->block->next; b; b = b->next)
             if (b->first)
                 return b->first;

@@ -9,10 +9,11 @@
 #include "pipeline/hlo/hlo_internal.h"
 
 struct parse_name {                 /* a value name in sight: %name or a pack %name:n */
-    const char *text;
-    uint32_t len, hash;
+    const char *text;               /* NULL: a number with a place of its own */
+    uint32_t len, hash;             /* hash: then the number */
     struct hlo_value *first;        /* results lie one behind the other */
     uint32_t count;
+    uint32_t before;                /* of a number: what its place held before this one */
 };
 
 struct parse_type_entry {
@@ -41,6 +42,7 @@ struct hlo_parser {
     struct parse_name *names;
     uint32_t num_names, cap_names, hidden;
     uint32_t *name_slots, cap_name_slots;
+    uint32_t *numbers, cap_numbers;         /* of %0, %1, ..: the latest name in the log + 1, 0 none */
     /* stacks that nested operations share; each remembers where it began */
     struct hlo_value **values;
     uint32_t num_values, cap_values;

@@ -21,21 +21,23 @@ static bool parse_operation(struct hlo_parser *p, struct hlo_block *block);
 
 /* ---- value names ---- */
 
-/* Numbers that follow each other, as printers give them out, get places that follow each other in groups of 64: a pass over the text
- * then goes through the table in order. */
+/* Numbers, as printers give them out, have places of their own: those below an eighth of the text, since a name that is defined and used
+ * takes more than eight bytes. UINT32_MAX: another name. */
+static uint32_t name_number(const struct hlo_parser *p, struct nf_str s)
+{
+    if (s.len > 9 || !parse_is(*s.data, PARSE_DIGIT) || (*s.data == '0' && s.len > 1))
+        return UINT32_MAX;
+    uint32_t number = 0;
+    for (size_t i = 0; i < s.len; i++)
+        number = number * 10 + (uint32_t)(s.data[i] - '0');
+    return number < (size_t)(p->end - p->begin) / 8 ? number : UINT32_MAX;
+}
+
 static uint32_t name_hash(const struct hlo_parser *p, struct nf_str s)
 {
     uint64_t h = (s.len + p->seed) * 0x9e3779b97f4a7c15u, w;
     const char *d = s.data;
     size_t n = s.len;
-    if (n <= 9 && parse_is(*d, PARSE_DIGIT)) {
-        uint32_t number = 0;
-        for (size_t i = 0; i < n; i++)
-            number = number * 10 + (uint32_t)(d[i] - '0');
-        h = ((number >> 6) + p->seed) * 0x9e3779b97f4a7c15u;
-        h ^= h >> 29;
-        return (uint32_t)(h * 64) + (number & 63);
-    }
     for (; n >= 8; n -= 8, d += 8) {
         memcpy(&w, d, 8);
         h = (h ^ w) * 0xff51afd7ed558ccdu;
@@ -49,14 +51,41 @@ static uint32_t name_hash(const struct hlo_parser *p, struct nf_str s)
 
 static void names_place(struct hlo_parser *p, uint32_t index)
 {
+    if (!p->names[index].text) /* a number */
+        return;
     uint32_t h = p->names[index].hash & (p->cap_name_slots - 1);
     while (p->name_slots[h])
         h = (h + 1) & (p->cap_name_slots - 1);
     p->name_slots[h] = index + 1;
 }
 
+static bool redefined(struct hlo_parser *p, struct nf_str name, const char *where)
+{
+    return hlo__parse_fail_at(p, where, NF_EGRAPH, "redefinition of SSA value '%%%.*s'", (int)NF_MIN(name.len, (size_t)80), name.data);
+}
+
 bool hlo__parse_define(struct hlo_parser *p, struct nf_str name, struct hlo_value *first, uint32_t count, const char *where)
 {
+    uint32_t number = name_number(p, name);
+    if (number != UINT32_MAX) {
+        if (number >= p->cap_numbers) {
+            uint32_t cap = p->cap_numbers ? p->cap_numbers : 64;
+            while (cap <= number)
+                cap *= 2;
+            uint32_t *grown = NF_NEW_ARRAY(p->scratch, uint32_t, cap);
+            if (p->cap_numbers)
+                memcpy(grown, p->numbers, p->cap_numbers * sizeof *grown);
+            p->numbers = grown;
+            p->cap_numbers = cap;
+        }
+        uint32_t before = p->numbers[number];
+        if (before > p->hidden)
+            return redefined(p, name, where);
+        PARSE_PUSH(p, names, num_names, cap_names);
+        p->names[p->num_names] = (struct parse_name){.hash = number, .first = first, .count = count, .before = before};
+        p->numbers[number] = ++p->num_names;
+        return true;
+    }
     uint32_t hash = name_hash(p, name);
     if ((p->num_names + 1) * 2 > p->cap_name_slots) {
         p->cap_name_slots = p->cap_name_slots ? p->cap_name_slots * 2 : 256;
@@ -67,10 +96,10 @@ bool hlo__parse_define(struct hlo_parser *p, struct nf_str name, struct hlo_valu
     for (uint32_t h = hash & (p->cap_name_slots - 1); p->name_slots[h]; h = (h + 1) & (p->cap_name_slots - 1)) {
         struct parse_name *n = &p->names[p->name_slots[h] - 1];
         if (p->name_slots[h] > p->hidden && n->hash == hash && n->len == name.len && memcmp(n->text, name.data, name.len) == 0)
-            return hlo__parse_fail_at(p, where, NF_EGRAPH, "redefinition of SSA value '%%%.*s'", (int)NF_MIN(name.len, (size_t)80), name.data);
+            return redefined(p, name, where);
     }
     PARSE_PUSH(p, names, num_names, cap_names);
-    p->names[p->num_names] = (struct parse_name){name.data, (uint32_t)name.len, hash, first, count};
+    p->names[p->num_names] = (struct parse_name){name.data, (uint32_t)name.len, hash, first, count, 0};
     names_place(p, p->num_names++);
     return true;
 }
@@ -79,6 +108,10 @@ static void names_pop(struct hlo_parser *p, uint32_t to)
 {
     while (p->num_names > to) {
         uint32_t index = --p->num_names;
+        if (!p->names[index].text) {
+            p->numbers[p->names[index].hash] = p->names[index].before;
+            continue;
+        }
         uint32_t h = p->names[index].hash & (p->cap_name_slots - 1);
         while (p->name_slots[h] != index + 1)
             h = (h + 1) & (p->cap_name_slots - 1);
@@ -100,18 +133,25 @@ bool hlo__parse_value(struct hlo_parser *p, struct hlo_value **ret)
         if (!hlo__parse_u64_at(p, &index))
             return false;
     }
-    uint32_t hash = name_hash(p, name);
-    if (p->cap_name_slots)
-        for (uint32_t h = hash & (p->cap_name_slots - 1); p->name_slots[h]; h = (h + 1) & (p->cap_name_slots - 1)) {
-            struct parse_name *n = &p->names[p->name_slots[h] - 1];
-            if (p->name_slots[h] <= p->hidden || n->hash != hash || n->len != name.len || memcmp(n->text, name.data, name.len) != 0)
-                continue;
-            if (index >= n->count)
-                return hlo__parse_fail_at(p, where, NF_EGRAPH, "'%%%.*s' has %u results, there is no #%llu", NF_STR_ARG(name), n->count, (unsigned long long)index);
-            *ret = n->first + index;
-            return true;
+    const struct parse_name *found = NULL;
+    uint32_t number = name_number(p, name);
+    if (number != UINT32_MAX) {
+        if (number < p->cap_numbers && p->numbers[number] > p->hidden)
+            found = &p->names[p->numbers[number] - 1];
+    } else if (p->cap_name_slots) {
+        uint32_t hash = name_hash(p, name);
+        for (uint32_t h = hash & (p->cap_name_slots - 1); p->name_slots[h] && !found; h = (h + 1) & (p->cap_name_slots - 1)) {
+            const struct parse_name *n = &p->names[p->name_slots[h] - 1];
+            if (p->name_slots[h] > p->hidden && n->hash == hash && n->len == name.len && memcmp(n->text, name.data, name.len) == 0)
+                found = n;
         }
-    return hlo__parse_fail_at(p, where, NF_EGRAPH, "use of undeclared SSA value name '%%%.*s'", (int)NF_MIN(name.len, (size_t)80), name.data);
+    }
+    if (!found)
+        return hlo__parse_fail_at(p, where, NF_EGRAPH, "use of undeclared SSA value name '%%%.*s'", (int)NF_MIN(name.len, (size_t)80), name.data);
+    if (index >= found->count)
+        return hlo__parse_fail_at(p, where, NF_EGRAPH, "'%%%.*s' has %u results, there is no #%llu", NF_STR_ARG(name), found->count, (unsigned long long)index);
+    *ret = found->first + index;
+    return true;
 }
 
 bool hlo__parse_operand(struct hlo_parser *p)

@@ -1,7 +1,7 @@
 /* passes.c: the table of passes and running them; the small passes (cse, dce, decompose, legalise). */
 #include "pipeline/hlo/passes.h"
 
-#include "pipeline/hlo/canonical_internal.h"
+#include "pipeline/hlo/merge.h"
 #include "pipeline/hlo/pass_chlo.h"
 
 static const struct hlo_pass passes[] = {
@@ -76,11 +76,16 @@ int hlo_pass_cse(struct hlo_module *m, struct nf_error *err)
 {
     (void)err;
     struct nf_arena *scratch = nf_arena_new(0);
-    struct hlo_op **table = NULL;
-    size_t n, cap = 0;
+    struct hlo_merge *plain = hlo__merge_new(m, scratch), *all = hlo__merge_new(m, scratch);
+    struct hlo_walk w = hlo_walk_of(m->op);
+    for (struct hlo_op *op; (op = hlo_walk_next(&w));)
+        if (!op->num_regions)
+            hlo__merge_op(plain, op);
+    size_t n;
     struct hlo_block **blocks = all_blocks(m, scratch, &n);
-    for (size_t i = 0; i < n; i++)
-        hlo__merge_equal(blocks[i], scratch, &table, &cap);
+    while (n--) /* innermost first: with equal bodies, and what is equal because of them */
+        HLO_FOR_OPS(op, blocks[n])
+            hlo__merge_op(all, op);
     nf_arena_free(scratch);
     return 0;
 }

@@ -124,12 +124,14 @@ static void print_name_of(struct hlo_printer *p, const struct hlo_value *v)
         if (n->prefix > P_ARG)
             text[--at] = '_';
     }
-    const char *prefix = prefixes[n->prefix];
-    size_t len = strlen(prefix);
-    at -= len;
-    memcpy(text + at, prefix, len);
+    if (n->prefix != P_NUMBER) {
+        const char *prefix = prefixes[n->prefix];
+        size_t len = strlen(prefix);
+        at -= len;
+        memcpy(text + at, prefix, len);
+    }
     text[--at] = '%';
-    nf_buf_add(p->out, text + at, sizeof text - at);
+    print_put(p->out, text + at, sizeof text - at);
 }
 
 void hlo__print_value(struct hlo_printer *p, const struct hlo_value *v)
@@ -158,7 +160,7 @@ void hlo__print_type(struct hlo_printer *p, const struct hlo_type *t)
             p->types[t->id] = nf_str_n(nf_strndup(p->out->data + from, p->out->len - from), p->out->len - from);
         return;
     }
-    nf_buf_add_str(p->out, p->types[t->id]);
+    print_put(p->out, p->types[t->id].data, p->types[t->id].len);
 }
 
 /* A large constant where a key is wanted: "dense<sha256:..> : type" in the key. */
@@ -202,10 +204,10 @@ static void newline(struct hlo_printer *p)
         p->first = false;
         return;
     }
-    nf_buf_add_char(p->out, '\n');
+    print_put(p->out, "\n", 1);
     for (unsigned n = p->indent; n;) {
         unsigned k = NF_MIN(n, (unsigned)sizeof spaces - 1);
-        nf_buf_add(p->out, spaces, k);
+        print_put(p->out, spaces, k);
         n -= k;
     }
 }
@@ -480,7 +482,7 @@ void hlo__print_op(struct hlo_printer *p, const struct hlo_op *op)
                 hlo__print_i64(op->num_results, p->out);
             }
         }
-        nf_buf_add(p->out, " = ", 3);
+        print_put(p->out, " = ", 3);
     }
     const struct hlo_op_info *info = hlo_op_info((enum hlo_op_id)op->id);
     size_t mark = p->out->len;
@@ -497,13 +499,14 @@ void hlo__print_op(struct hlo_printer *p, const struct hlo_op *op)
         const char *name = info->name;
         if ((op->id == HLO_OP_CALL || op->id == HLO_OP_FUNC_RETURN) && op->block && op->block->region->op->id == HLO_OP_FUNC)
             name = info->mnemonic;
-        nf_buf_add_c(p->out, name);
+        print_put(p->out, name, strlen(name));
         if (!hlo__print_form(p, op)) {
             p->out->len = mark;
             print_generic(p, op);
         }
     }
-    print_loc(p, hlo_op_loc(p->m, op));
+    if (p->locations)
+        print_loc(p, hlo_op_loc(p->m, op));
 }
 
 int hlo__print_module_to(const struct hlo_module *m, enum hlo_style style, bool locations, struct print_key *key, struct nf_buf *out)
@@ -513,6 +516,7 @@ int hlo__print_module_to(const struct hlo_module *m, enum hlo_style style, bool 
     p.types = nf_alloc_array(p.num_types + 1, sizeof *p.types);
     p.names = nf_alloc_array((size_t)m->num_values + 1, sizeof *p.names);
     name_all(&p);
+    nf_buf_reserve(out, (size_t)m->num_ops * 64); /* about what it will take: growing copies */
     hlo__print_op(&p, m->op);
     nf_buf_add_char(out, '\n');
     for (size_t i = 0; i < p.num_types; i++)

@@ -2,7 +2,7 @@
 #include "pipeline/hlo/print_internal.h"
 #include "pipeline/hlo/spec_internal.h"
 
-#define OUT(s) nf_buf_add(p->out, (s), sizeof(s) - 1)
+#define OUT(s) print_put(p->out, (s), sizeof(s) - 1)
 
 static uint32_t bit(const struct hlo_op *op, enum hlo_attr_name name) { return 1u << hlo_op_slot((enum hlo_op_id)op->id, name); }
 

@@ -35,6 +35,18 @@ struct hlo_printer {
     size_t num_types;
 };
 
+/* nf_buf_add for the many short pieces of a print. */
+static inline void print_put(struct nf_buf *out, const char *data, size_t len)
+{
+    if (out->failed || out->cap - out->len <= len) {
+        nf_buf_add(out, data, len);
+        return;
+    }
+    memcpy(out->data + out->len, data, len);
+    out->len += len;
+    out->data[out->len] = 0;
+}
+
 void hlo__attr_print_in(const struct hlo_attr *a, const char *dialect, bool hex, struct nf_buf *out);
 bool hlo__conv_regular(const struct hlo_conv *c);
 void hlo__print_conv_dims(const struct hlo_conv *c, struct nf_buf *out);

@@ -62,6 +62,11 @@ static const char *const pairs[][2] = {
      "tensor<i1>\n  stablehlo.return %1 : tensor<i1>\n } do {\n  %1 = stablehlo.add %i, %c : tensor<i32>\n  stablehlo.return %1 : tensor<i32>\n }\n return %0 : tensor<i32>\n}",
      "func.func @main(%n: tensor<i32>) -> tensor<i32> {\n %0 = stablehlo.while(%i = %n) : tensor<i32> cond {\n  %c = stablehlo.constant dense<1> : tensor<i32>\n  %1 = stablehlo.compare LT, %i, %c, SIGNED : (tensor<i32>, tensor<i32>) "
      "-> tensor<i1>\n  stablehlo.return %1 : tensor<i1>\n } do {\n  %c = stablehlo.constant dense<1> : tensor<i32>\n  %1 = stablehlo.add %i, %c : tensor<i32>\n  stablehlo.return %1 : tensor<i32>\n }\n return %0 : tensor<i32>\n}"},
+    /* equal bodies under other names, and what is equal because of them; bodies that capture equal values */
+    {"func.func @main(%a: tensor<2xi32>, %z: tensor<i32>) -> (tensor<i32>, tensor<i32>) {\n %0 = stablehlo.reduce(%a init: %z) across dimensions = [0] : (tensor<2xi32>, tensor<i32>) -> tensor<i32>\n reducer(%p: tensor<i32>, %q: tensor<i32>) {\n  %x = stablehlo.add %p, %q : tensor<i32>\n  %y = stablehlo.add %x, %p : tensor<i32>\n  stablehlo.return %y : tensor<i32>\n }\n %1 = stablehlo.reduce(%a init: %z) across dimensions = [0] : (tensor<2xi32>, tensor<i32>) -> tensor<i32>\n reducer(%r: tensor<i32>, %s: tensor<i32>) {\n  %x = stablehlo.add %r, %s : tensor<i32>\n  %y = stablehlo.add %x, %r : tensor<i32>\n  stablehlo.return %y : tensor<i32>\n }\n %2 = stablehlo.negate %0 : tensor<i32>\n %3 = stablehlo.negate %1 : tensor<i32>\n return %2, %3 : tensor<i32>, tensor<i32>\n}",
+     "func.func @main(%a: tensor<2xi32>, %z: tensor<i32>) -> (tensor<i32>, tensor<i32>) {\n %0 = stablehlo.reduce(%a init: %z) across dimensions = [0] : (tensor<2xi32>, tensor<i32>) -> tensor<i32>\n reducer(%p: tensor<i32>, %q: tensor<i32>) {\n  %x = stablehlo.add %p, %q : tensor<i32>\n  %y = stablehlo.add %x, %p : tensor<i32>\n  stablehlo.return %y : tensor<i32>\n }\n %2 = stablehlo.negate %0 : tensor<i32>\n return %2, %2 : tensor<i32>, tensor<i32>\n}"},
+    {"func.func @main(%a: tensor<2xi32>, %z: tensor<i32>) -> (tensor<i32>, tensor<i32>) {\n %c1 = stablehlo.add %z, %z : tensor<i32>\n %c2 = stablehlo.add %z, %z : tensor<i32>\n %0 = stablehlo.reduce(%a init: %z) across dimensions = [0] : (tensor<2xi32>, tensor<i32>) -> tensor<i32>\n reducer(%p: tensor<i32>, %q: tensor<i32>) {\n  %x = stablehlo.add %p, %q : tensor<i32>\n  %y = stablehlo.add %x, %c1 : tensor<i32>\n  stablehlo.return %y : tensor<i32>\n }\n %1 = stablehlo.reduce(%a init: %z) across dimensions = [0] : (tensor<2xi32>, tensor<i32>) -> tensor<i32>\n reducer(%r: tensor<i32>, %s: tensor<i32>) {\n  %x = stablehlo.add %r, %s : tensor<i32>\n  %y = stablehlo.add %x, %c2 : tensor<i32>\n  stablehlo.return %y : tensor<i32>\n }\n return %0, %1 : tensor<i32>, tensor<i32>\n}",
+     "func.func @main(%a: tensor<2xi32>, %z: tensor<i32>) -> (tensor<i32>, tensor<i32>) {\n %c1 = stablehlo.add %z, %z : tensor<i32>\n %0 = stablehlo.reduce(%a init: %z) across dimensions = [0] : (tensor<2xi32>, tensor<i32>) -> tensor<i32>\n reducer(%p: tensor<i32>, %q: tensor<i32>) {\n  %x = stablehlo.add %p, %q : tensor<i32>\n  %y = stablehlo.add %x, %c1 : tensor<i32>\n  stablehlo.return %y : tensor<i32>\n }\n return %0, %0 : tensor<i32>, tensor<i32>\n}"},
     /* i1 constants: words, a byte each, packed bits */
     {"func.func @main() -> tensor<9xi1> {\n %c = stablehlo.constant dense<[true, false, true, false, false, false, false, false, true]> : tensor<9xi1>\n return %c : tensor<9xi1>\n}",
      "func.func @main() -> tensor<9xi1> {\n %c = stablehlo.constant dense<\"0x0501\"> : tensor<9xi1>\n return %c : tensor<9xi1>\n}"},
@@ -356,6 +361,31 @@ static int64_t cpu_ns(void)
 }
 
 /* Each operation's line and column are those of the text, however many there are, and finding them takes no longer than reading did. */
+START_TEST(bodies_that_differ_stay_apart)
+{
+    static const char two[] = "func.func @main(%a: tensor<2xi32>, %z: tensor<i32>) -> (tensor<i32>, tensor<i32>) {\n %0 = stablehlo.reduce(%a init: %z) across dimensions = [0] : (tensor<2xi32>, tensor<i32>) -> tensor<i32>\n reducer(%p: tensor<i32>, %q: tensor<i32>) {\n  %x = stablehlo.add %p, %q : tensor<i32>\n  %y = stablehlo.add %x, %p : tensor<i32>\n  stablehlo.return %y : tensor<i32>\n }\n %1 = stablehlo.reduce(%a init: %z) across dimensions = [0] : (tensor<2xi32>, tensor<i32>) -> tensor<i32>\n reducer(%r: tensor<i32>, %s: tensor<i32>) {\n  %x = stablehlo.add %r, %s : tensor<i32>\n  %y = stablehlo.add %x, %r : tensor<i32>\n  stablehlo.return %y : tensor<i32>\n }\n %2 = stablehlo.negate %0 : tensor<i32>\n %3 = stablehlo.negate %1 : tensor<i32>\n return %2, %3 : tensor<i32>, tensor<i32>\n}";
+    struct nf_buf wired = replaced(two, "%x, %r", "%x, %s"), effect = replaced(two, "%y = stablehlo.add %x, %r", "%y = stablehlo.custom_call @f(%x, %r)");
+    struct nf_digest a = key_of_c(two), b = key_of(nf_buf_str(&wired));
+    ck_assert(!nf_digest_eq(&a, &b));
+    /* the type of a custom call is spelled with its operands */
+    struct nf_buf typed = replaced(effect.data, "custom_call @f(%x, %r) : tensor<i32>", "custom_call @f(%x, %r) {has_side_effect = true} : (tensor<i32>, tensor<i32>) -> tensor<i32>");
+    struct nf_buf both = replaced(typed.data, "%y = stablehlo.add %x, %p : tensor<i32>", "%y = stablehlo.custom_call @f(%x, %p) {has_side_effect = true} : (tensor<i32>, tensor<i32>) -> tensor<i32>");
+    struct nf_arena *arena = nf_arena_new(0);
+    struct hlo_module *m = parse_ok(arena, nf_buf_str(&both));
+    struct nf_error err = {0};
+    ck_assert_int_eq(hlo_canonicalise(m, &err), 0);
+    unsigned reductions = 0;
+    HLO_FOR_OPS(op, hlo_func_block(hlo_module_entry(m)))
+        reductions += op->id == HLO_OP_REDUCE;
+    ck_assert_uint_eq(reductions, 2);
+    nf_arena_free(arena);
+    nf_buf_done(&wired);
+    nf_buf_done(&effect);
+    nf_buf_done(&typed);
+    nf_buf_done(&both);
+}
+END_TEST
+
 START_TEST(places_of_many_operations)
 {
     enum { OPS = 40000 };
@@ -397,6 +427,7 @@ int main(void)
     tcase_add_test(t, samples_keep_their_key_through_every_form);
     tcase_add_test(t, every_attribute_of_every_operation_counts);
     tcase_add_test(t, components_tell_what_differs);
+    tcase_add_test(t, bodies_that_differ_stay_apart);
     tcase_add_test(t, places_of_many_operations);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);

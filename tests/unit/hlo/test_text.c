@@ -22,6 +22,10 @@ static const struct {
 } wrong[] = {
     {"func.func @f() {\n  %0 = stablehlo.foo : tensor<f32>\n}", "2:8", "unknown"},
     {"func.func @f(%a: tensor<f32>) {\n  %0 = stablehlo.abs %b : tensor<f32>\n  return\n}", "2:22", "undeclared"},
+    {"func.func @f(%a: tensor<f32>) {\n  %0 = stablehlo.abs %a : tensor<f32>\n  %0 = stablehlo.abs %a : tensor<f32>\n  return\n}", "3:3", "redefinition"},
+    {"func.func @f(%0: tensor<f32>) {\n  return\n}\nfunc.func @g() {\n  %1 = stablehlo.abs %0 : tensor<f32>\n  return\n}", "5:22", "undeclared"},
+    {"func.func @f(%0: tensor<f32>) {\n  %1 = stablehlo.abs %00 : tensor<f32>\n  return\n}", "2:22", "undeclared"},
+    {"func.func @f(%0: tensor<f32>) {\n  %1 = stablehlo.abs %4294967296 : tensor<f32>\n  return\n}", "2:22", "undeclared"},
     {"func.func @f(%a: tensor<f32>) {\n  %a = stablehlo.abs %a : tensor<f32>\n  return\n}", "2:3", "redefinition"},
     {"func.func @f(%a: tensor<f32>) {\n  %0 = stablehlo.abs %a : tensor<f64>\n  return\n}", "2:27", "different type"},
     {"func.func @f(%a: tensor<2xq32>) {\n  return\n}", "1:27", "type"},
