@@ -324,7 +324,9 @@ int cc_side_files(struct cc *cc, struct nf_error *err)
         const char *places[] = {path, name};
         int r = NF_ENOTFOUND;
         for (size_t k = 0; k < 2 && r != NF_OK; k++) {
-            r = nf_file_read(places[k], cc->cfg->max_side_bytes, &s->bytes, NULL);
+            struct stat st;
+            if (stat(places[k], &st) == 0 && S_ISREG(st.st_mode))
+                r = nf_file_read(places[k], cc->cfg->max_side_bytes, &s->bytes, NULL);
             s->path = nf_arena_printf(cc->arena, "%s", places[k]);
         }
         if (r != NF_OK) {
@@ -357,6 +359,7 @@ static void take_options(struct cc *cc)
 
 const char *cc_prepare(struct cc *cc, struct nf_error *err)
 {
+    struct stat st;
     if (cc->call.strange)
         return cc->call.strange;
     if (!cc->call.target)
@@ -364,6 +367,8 @@ const char *cc_prepare(struct cc *cc, struct nf_error *err)
     if (!rt_target_is_neuron(nf_str_c(cc->call.target)))
         return "the target is not one of Neuron's";
     cc->output = cc->call.output ? cc->call.output : "file.neff";
+    if (stat(cc->call.input, &st) != 0 || !S_ISREG(st.st_mode))
+        return "the graph is no regular file";         /* a pipe can be read once only, and not by us */
     if (nf_file_read(cc->call.input, cc->cfg->max_input, &cc->graph, err) != NF_OK)
         return "the graph cannot be read";
     if (cc->graph.len == 0)

@@ -595,6 +595,26 @@ def progress_and_jobs():
         expect(any(500 < x < 4000 * SLOW for x in etas), "nothing was learned", etas)
 
 
+def the_sixth_of_a_class_is_foreseen():
+    """After five compiles of graphs of one size the expected time (median) of the sixth is right within 30 %."""
+    with Place("slow:2") as p:
+        for n in range(1, 6):
+            done(p.client().compile(module(n), **T)[0])
+        told = []
+        began = [0.0]
+
+        def on_event(e):
+            if e["stage"] is not None and e["stage"]["stage"] == "STAGE_COMPILE":
+                began[0] = time.monotonic()
+            if e["progress"] is not None and e["progress"]["eta_p50_ms"]:
+                told.append(e["progress"]["eta_p50_ms"] / 1000 + time.monotonic() - began[0])
+        last = done(p.client().compile(module(6), on_event=on_event, **T)[0])
+        took = last["times"]["compile_us"] / 1e6
+        expect(told, "nothing was foreseen")
+        print(f"# took {took:.2f} s, foreseen {told[0]:.2f} s")
+        expect(abs(told[0] - took) <= 0.3 * took, told, took)
+
+
 def ranks_drift_apart():
     """Two ranks of one job ask for different graphs as their fifth: both are told of both, once."""
     with Place("slow:1.5") as p:
@@ -648,4 +668,4 @@ if __name__ == "__main__":
           waiter_leaves_others_stay, last_waiter_cancels, detached_goes_on, past_half_goes_on, cancel_job, compile_timeout, lock_timeout,
           ignore_cache_and_no_publish, failures_are_remembered_by_class, transient_failures_are_repeated, bad_output_is_no_success,
           failed_work_is_kept_on_request, uploads_have_a_limit, nothing_escapes, priorities, queue_limit_says_when, memory_admission, explain, stages_and_intermediates, side_files_and_namespaces,
-          base_keys, drain, drain_runs_out, second_signal_stops_at_once, progress_and_jobs, ranks_drift_apart, full_and_broken_places])
+          base_keys, drain, drain_runs_out, second_signal_stops_at_once, progress_and_jobs, the_sixth_of_a_class_is_foreseen, ranks_drift_apart, full_and_broken_places])
