@@ -59,6 +59,7 @@ struct item {
     neffd_option *options;
     neffd_side_file *side_files;
     char *target, *base_key, *ns, *name;
+    char *unreadable;              /* why its record cannot be used; NULL: it can */
     neffd_request request;
 };
 
@@ -72,7 +73,7 @@ struct run {
     pthread_mutex_t lock;          /* guards what follows; taken alone */
     size_t next, done, hits, failed, running;
     uint64_t *eta_ms;              /* of the item; what its compile was last said to need */
-    uint64_t took_us;              /* sum over what was compiled */
+    uint64_t took_us;              /* by compiling, sum */
     size_t compiled;
     struct json_object *failures;  /* for the summary */
     bool stopped;
@@ -106,6 +107,7 @@ static void item_done(struct item *it)
     free(it->base_key);
     free(it->ns);
     free(it->name);
+    free(it->unreadable);
     nf_buf_done(&it->graph);
 }
 
@@ -191,7 +193,7 @@ static int read_request(struct run *r, const char *dir, const char *file, struct
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* All requests of a directory, in the order of their names, so that runs are alike. */
+/* All requests of a directory, in the order of their names, so that runs are alike. One that cannot be read fails alone. */
 static int read_manifest(struct run *r, const char *dir, struct nf_error *err)
 {
     char **names = NULL;
@@ -220,8 +222,15 @@ static int read_manifest(struct run *r, const char *dir, struct nf_error *err)
     if (n)
         qsort(names, n, sizeof(*names), by_name);
     for (size_t i = 0; i < n; i++) {
-        if (rc >= 0)
-            rc = read_request(r, dir, names[i], err);
+        struct nf_error e = {0};
+        size_t before = r->count;
+        if (read_request(r, dir, names[i], &e) < 0) {
+            if (r->count > before)
+                item_done(&r->items[--r->count]);
+            struct item *it = item_add(r);
+            it->name = nf_strdup(names[i]);
+            it->unreadable = nf_strdup(e.message);
+        }
         free(names[i]);
     }
     free(names);
@@ -240,18 +249,20 @@ static char *default_state(void)
     return dir && dir[0] ? nf_asprintf("%s/neffd-warm.json", dir) : nf_asprintf("/tmp/neffd-warm-%u.json", (unsigned)geteuid());
 }
 
-/* Half of what is left, at the speed so far: what runs says itself when it ends, the rest as the mean of what was compiled. */
+/* What compiles says itself when it ends. The rest, also what waits in the daemon's queue, takes what the others took on average, and as
+ * many at once as compile now. */
 static uint64_t eta_ms(const struct run *r)
 {
     uint64_t sum = 0, longest = 0;
-    uint64_t mean = r->compiled ? r->took_us / r->compiled / 1000 : 0;
-    size_t waiting = r->count - r->done - r->running;
+    size_t compiling = 0;
     for (size_t i = 0; i < r->count; i++) {
         sum += r->eta_ms[i];
         longest = NF_MAX(longest, r->eta_ms[i]);
+        compiling += r->eta_ms[i] > 0;
     }
-    size_t lanes = NF_MAX(r->running, (size_t)1);
-    return NF_MAX(longest, (sum + mean * waiting) / lanes);
+    uint64_t mean = r->compiled ? r->took_us / r->compiled / 1000 : longest;
+    size_t waiting = r->count - r->done - compiling;
+    return NF_MAX(longest, (sum + mean * waiting) / NF_MAX(compiling, (size_t)1));
 }
 
 static struct json_object *state_json(struct run *r, bool finished)
@@ -360,7 +371,7 @@ static void *lane_run(void *user)
             int64_t left = (r->deadline_ns - nf_now_ns()) / NF_MS;
             q.timeout_ms = left > 0 ? (uint64_t)left : 1;
         }
-        rc = cl_ask(r->client, &q, CL_COMPILE, &answer, &err);
+        rc = it->unreadable ? nf_fail(&err, NF_EINVAL, "%s", it->unreadable) : cl_ask(r->client, &q, CL_COMPILE, &answer, &err);
         pthread_mutex_lock(&r->lock);
         r->running--;
         r->done++;
@@ -373,7 +384,7 @@ static void *lane_run(void *user)
             r->hits++;
         } else {
             r->compiled++;
-            r->took_us += answer.done->times ? answer.done->times->total_us : 0;
+            r->took_us += answer.done->times ? answer.done->times->compile_us : 0;
         }
         write_state(r, false);
         show(r);

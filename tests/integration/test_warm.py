@@ -84,6 +84,36 @@ class Warm(unittest.TestCase):
         self.assertEqual(self.place.ctl("warm", "run", self.dir, "-q").code, 0)
         self.assertEqual(self.starts(), 6)
 
+    def test_a_damaged_record_fails_alone(self):
+        self.assertEqual(self.record(graph(1), graph(2), graph(3)).code, 0)
+        records = sorted(f for f in os.listdir(self.dir) if f.endswith(".json"))
+        with open(os.path.join(self.dir, records[0]), "r+") as f:
+            f.truncate(60)
+        with open(os.path.join(self.dir, records[1])) as f:
+            os.unlink(os.path.join(self.dir, json.load(f)["graph"]))
+        self.place.start("--target=trn1")
+        run = self.place.ctl("warm", "run", self.dir, "--json")
+        self.assertEqual((run.code, run.json["total"], run.json["done"], run.json["failed"]), (1, 3, 3, 2), run)
+        self.assertEqual([f["code"] for f in run.json["failures"]], ["invalid_argument"] * 2)
+        self.assertEqual(self.starts(), 1)
+
+    def test_the_expected_time_counts_what_waits(self):
+        """Six compiles of two seconds, one at a time: after the first, about eight to ten are left, however many requests are out."""
+        self.place.env["FAKE_NEURONX_CC_RULES"] = self.place.write("rules", " => slow:2\n")
+        self.assertEqual(self.record(*(graph(n) for n in range(1, 7))).code, 0)
+        self.place.start("--target=trn1", "--compile-slots=1")
+        run = self.place.popen("warm", "run", self.dir, "--parallel", 6)
+        end, seen = time.monotonic() + 40 * SLOW, {}
+        while time.monotonic() < end and run.poll() is None:
+            status = self.place.ctl("warm", "status", "--json").json
+            if status.get("running"):
+                seen.setdefault(status["done"], status["eta_p50_ms"])
+            time.sleep(0.05)
+        run.communicate()
+        self.assertEqual(run.returncode, 0)
+        for done, least, most in ((1, 6000, 13000), (3, 3000, 8000)):
+            self.assertTrue(least < seen[done] < most * SLOW, seen)
+
     def test_interactive_requests_promote(self):
         self.place.env["FAKE_NEURONX_CC_RULES"] = self.place.write("rules", " => slow:2\n")
         self.assertEqual(self.record(graph(1)).code, 0)
