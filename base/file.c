@@ -137,6 +137,11 @@ int nf_mkdir_p(const char *path, mode_t mode, struct nf_error *err)
             struct stat st; /* a parent that exists may refuse with EROFS or EACCES before it says EEXIST */
             if (stat(copy, &st) != 0 || !S_ISDIR(st.st_mode)) {
                 rc = nf_fail_errno(err, saved, "cannot make the directory %s", copy);
+                if (rc == NF_ENOTFOUND) {  /* as in /proc: it is not the directory that was looked for */
+                    rc = NF_EPERM;
+                    if (err)
+                        err->code = rc;
+                }
                 break;
             }
         }

@@ -105,15 +105,17 @@ static neffd_tensor_desc *describe(const struct rt_tensor *tensors, size_t count
     return list;
 }
 
-/* The artifact's own target, where the loader is not told another device. */
+/* The artifact's own target, where the loader is not told another device. What we make for `cpu` says so; neuronx-cc's says nothing. */
 static void default_device(neffd_artifact *artifact, struct nf_str bytes, char out[32])
 {
     struct neff *neff;
+    bool compilers = false;
     if (!artifact->target[0] && neff_open(bytes, &neff, NULL) == NF_OK) {
         (void)nf_format(artifact->target, sizeof(artifact->target), "%s", neff_target(neff));
+        compilers = !artifact->target[0];
         neff_close(neff);
     }
-    (void)nf_format(out, 32, "%s", rt_target_is_neuron(nf_str_c(artifact->target)) ? "neuron:0" : "cpu");
+    (void)nf_format(out, 32, "%s", compilers || rt_target_is_neuron(nf_str_c(artifact->target)) ? "neuron:0" : "cpu");
 }
 
 static int program_load(neffd_client *client, neffd_artifact *artifact, const neffd_load_options *options, neffd_program **ret_program,

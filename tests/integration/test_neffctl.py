@@ -521,6 +521,77 @@ class WithASlowCompiler(unittest.TestCase):
         self.assertIn("compile", verbose.err)
 
 
+class OnANeuronDevice(unittest.TestCase):
+    """What neuronx-cc makes runs through libnrt; here the ones of tests/, whose program adds 1 to what it is given."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.place = Place(NEFFD_NEURONX_CC=FAKE, NEFFD_LIBNRT=os.path.join(BUILD, "tests", "fake-libnrt", "libnrt.so"))
+        cls.trace = os.path.join(cls.place.dir, "trace")
+        cls.place.env["FAKE_NRT_TRACE"] = cls.trace
+        cls.place.env["FAKE_NEURONX_CC_RULES"] = cls.place.write("rules", "tensor<5xf32> => feature:8\n => ok\n")
+        cls.place.start("--target=trn2")
+        cls.graph = cls.place.write("g.mlir", "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = stablehlo.add %x, %x : tensor<4xf32>\n"
+                                    "  return %0 : tensor<4xf32>\n}\n")
+        os.mkdir(os.path.join(cls.place.dir, "in"))
+        write_npy(os.path.join(cls.place.dir, "in", "00.npy"), "<f4", (4,), [1, 2, 3, 4])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.place.remove()
+
+    def setUp(self):
+        if os.path.exists(self.trace):
+            os.unlink(self.trace)
+
+    def calls(self):
+        try:
+            with open(self.trace) as f:
+                return [line.split()[0] for line in f]
+        except FileNotFoundError:
+            return []
+
+    def run_it(self, what, *more, **env):
+        saved = dict(self.place.env)
+        self.place.env.update(env)
+        try:
+            return self.place.ctl("run", what, "--inputs", os.path.join(self.place.dir, "in"), *more)
+        finally:
+            self.place.env = saved
+
+    def test_graphs_and_files_run_there(self):
+        neff, out = os.path.join(self.place.dir, "a.neff"), os.path.join(self.place.dir, "out")
+        self.assertEqual(self.place.ctl("compile", self.graph, "--target", "trn2", "--output", neff).code, 0)
+        for what in ((self.graph, "--target", "trn2"), (neff,), (self.graph, "--target", "trn2")):
+            result = self.run_it(*what, "--output", out, "--json")
+            self.assertEqual((result.code, result.json["device"]), (0, "neuron:0"), result)
+            self.assertEqual(list(read_npy(os.path.join(out, "00.npy"))[2]), [2, 3, 4, 5])
+        self.assertEqual({c: self.calls().count(c) for c in ("init", "load", "execute", "unload", "close")},
+                         {"init": 3, "load": 3, "execute": 3, "unload": 3, "close": 3})
+        self.assertNotIn("misuse:", self.calls())
+        self.assertEqual(self.run_it(neff, "--device", "neuron:1", "--json").json["device"], "neuron:1")
+
+    def test_what_is_wrong_is_told_by_name(self):
+        neff = os.path.join(self.place.dir, "b.neff")
+        self.assertEqual(self.place.ctl("compile", self.graph, "--target", "trn2", "--output", neff).code, 0)
+        for env, code, words in (({"FAKE_NRT_INIT": "1"}, 7, "cannot initialise"), ({"FAKE_NRT_LOAD": "10"}, 1, "UNSUPPORTED_NEFF_VERSION"),
+                                 ({"FAKE_NRT_EXECUTE": "1201"}, 7, "HBM_UE"), ({"FAKE_NRT_MAJOR": "3"}, 1, "version 3"), ({"NEFFD_LIBNRT": "/etc/passwd"}, 7, "cannot be loaded")):
+            result = self.run_it(neff, **env)
+            self.assertEqual(result.code, code, (env, result))
+            self.assertIn(words, result.err)
+        result = self.run_it(neff, "--device", "neuron:9")
+        self.assertEqual((result.code, "2 cores are visible" in result.err), (7, True), result)
+
+    def test_features_that_the_runtime_lacks_are_not_sent(self):
+        newer = self.place.write("n.mlir", graph(1).replace("4xf32", "5xf32"))
+        neff = os.path.join(self.place.dir, "n.neff")
+        self.assertEqual(self.place.ctl("compile", newer, "--target", "trn2", "--output", neff).code, 0)
+        result = self.run_it(neff, NEFFD_NEFF_FEATURES="0xff")
+        self.assertEqual(result.code, 1, result)
+        self.assertIn("features 0x100", result.err)
+        self.assertNotIn("load", self.calls())
+
+
 class Ends(unittest.TestCase):
     def test_drain(self):
         with Place() as place:

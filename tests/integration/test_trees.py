@@ -119,6 +119,24 @@ class Trees(Case):
 
     def test_not_a_directory(self):
         self.ctl("cache", "import", self.path("none"), code=1)
+        self.ctl("cache", "export-plain", "/proc/none", code=7)
+
+    def test_hostile_entries_harm_nobody(self):
+        """Links out of the tree, pipes, flags that are no list of texts, names with newlines, folders that lead back up."""
+        good = self.neuronxla(1, ["--target=trn2"])
+        bad = [self.neuronxla(n, ["--target=trn2"]) for n in range(2, 7)]
+        for d, put in zip(bad[:2], (lambda f: os.symlink("/etc/passwd", f), os.mkfifo)):
+            os.unlink(f"{d}/model.neff")
+            put(f"{d}/model.neff")
+        for d, text in zip(bad[2:4], (b'["--target=trn2", 5]', b"[" * 100000)):
+            with open(f"{d}/compile_flags.json", "wb") as f:
+                f.write(text)
+        with open(f"{bad[4]}/model.hlo_module.pb", "wb") as f:
+            f.write(os.urandom(3000))
+        os.symlink("../..", os.path.join(os.path.dirname(good), "loop"))
+        os.rename(good, os.path.join(os.path.dirname(good), "MODULE_1\n2+d41d8cd9"))
+        *rows, total = self.ctl_json("cache", "import", self.path("tree"), code=1)
+        self.assertEqual((total["imported"], total["bad"]), (1, 5), rows)
 
 
 class Neff(Case):
