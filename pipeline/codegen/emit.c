@@ -76,11 +76,12 @@ int cg_emit(struct cg *cg, struct plan *plan, struct nf_buf *image, struct nf_er
     if (rc) return rc;
     uint32_t *native = NF_NEW_ARRAY(cg->arena, uint32_t, cg->nkernel + 1), n = 0;
     const struct rp_prog **prog = NF_NEW_ARRAY(cg->arena, const struct rp_prog *, cg->nkernel + 1);
-    for (uint32_t i = 0; i < cg->nkernel; i++)
-        if (emit_supported(cg->kernels[i]->prog, &t, &why)) {
-            prog[n] = cg->kernels[i]->prog;
-            native[n++] = i;
-        }
+    for (uint32_t i = 0; i < cg->nkernel; i++) {
+        const struct rp_prog *p = emit_split_complex(cg->kernels[i]->prog, cg->arena);
+        if (!p || !emit_supported(p, &t, &why)) continue;
+        prog[n] = p;
+        native[n++] = i;
+    }
     if (n == 0) return 0;
     const struct emit_module *m = llvm_module(err);
     if (!m) return NF_EUNSUPPORTED;

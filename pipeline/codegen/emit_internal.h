@@ -38,6 +38,8 @@ enum { EMIT_MODULE_VERSION = 1 };
 /* How values of a type are held: 0 not at all, 1 as bits, 2 integers, 3 f32 lanes, 4 f64 lanes. */
 int emit_class(enum cpu_dt t);
 bool emit_supported(const struct rp_prog *p, const struct emit_target *t, const char **ret_why);
+/* complex.c: the same program with complex numbers in parts; p itself when it has none, NULL when it cannot be done. */
+const struct rp_prog *emit_split_complex(const struct rp_prog *p, struct nf_arena *arena);
 /* link.c: objects into one position-independent image. */
 struct link_symbol {
     char name[32];

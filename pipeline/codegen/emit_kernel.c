@@ -27,6 +27,9 @@ struct em {
     V (*done)[UNROLL];     /* finished reductions: a scalar (ROW) or a vector for each slot (COL) */
     V idx[RP_DIMS_MAX];    /* loop counters */
     bool *same;            /* instruction does not depend on the vector index */
+    uint8_t *pair;         /* by access: 1, 2: the first and second part of neighbouring elements that are both accessed (complex.c) */
+    V first_part;          /* of a pair that is being stored */
+    V table[CPU_DT_MAX];   /* of small floats: the number of each bit pattern */
     int lanes;
 };
 #define B e->b
@@ -39,6 +42,7 @@ static V c64(struct em *e, int64_t x) { return LLVMConstInt(e->i64, (unsigned lo
 
 static LLVMTypeRef int_type(struct em *e, enum cpu_dt t)
 {
+    if (cpu_dt_int(t) && cpu_dt_info[t].bits < 8) return LLVMIntTypeInContext(e->cx, cpu_dt_info[t].bits);
     switch (cpu_dt_bytes(t)) {
     case 1: return e->i8;
     case 2: return e->i16;
@@ -92,12 +96,71 @@ static V bf16_bits(struct em *e, V x, int vl)
     V r = LLVMBuildAdd(B, LLVMBuildAdd(B, b, vm_i(&v, 0x7fff), ""), LLVMBuildAnd(B, hi, vm_i(&v, 1), ""), "");
     return LLVMBuildSelect(B, LLVMBuildFCmp(B, LLVMRealUNO, x, x, ""), LLVMBuildOr(B, b, vm_i(&v, 0x400000), ""), r, "");
 }
+/* f32 lanes as the bits of a float of at most 8 bits, in integer lanes: as nf_small_from_double does it. */
+static V small_bits(struct em *e, enum cpu_dt t, V x, int vl)
+{
+    const struct nf_float_format *f = nf_dtype_float_format(cpu_dt_base(t));
+    struct vm v = math(e, vl, false);
+    int mag_bits = f->exp_bits + f->man_bits, emin = 1 - f->bias, drop = 23 - f->man_bits;
+    int64_t sign_bit = (int64_t)1 << mag_bits, all = sign_bit - 1, inf = (((int64_t)1 << f->exp_bits) - 1) << f->man_bits;
+    int64_t largest = f->has_inf ? inf - 1 : f->nan_all_ones ? all - 1 : all;
+    V b = LLVMBuildBitCast(B, x, v.i, ""), neg = LLVMBuildICmp(B, LLVMIntSLT, b, vm_i(&v, 0), ""), a = LLVMBuildAnd(B, b, vm_i(&v, INT32_MAX), "");
+    V sign = f->has_sign ? LLVMBuildSelect(B, neg, vm_i(&v, sign_bit), vm_i(&v, 0), "") : vm_i(&v, 0);
+    /* To nearest even by an addition to the bits; below the normal numbers by one to a float whose last bit is the quantum. */
+    V up = LLVMBuildAnd(B, LLVMBuildLShr(B, a, vm_i(&v, drop), ""), vm_i(&v, 1), "");
+    V code = LLVMBuildLShr(B, LLVMBuildAdd(B, LLVMBuildAdd(B, a, vm_i(&v, ((int64_t)1 << (drop - 1)) - 1), ""), up, ""), vm_i(&v, drop), ""), low;
+    if (f->no_zero) {
+        low = LLVMBuildZExt(B, LLVMBuildICmp(B, LLVMIntUGT, a, vm_i(&v, 0x600000), ""), v.i, "");
+        code = LLVMBuildSelect(B, LLVMBuildICmp(B, LLVMIntULT, a, vm_i(&v, 0x800000), ""), low, code, "");
+    } else {
+        V magic = vm_f(&v, ldexp(1, 23 + emin - f->man_bits)), sum = LLVMBuildFAdd(B, LLVMBuildBitCast(B, a, v.f, ""), magic, "");
+        low = LLVMBuildSub(B, LLVMBuildBitCast(B, sum, v.i, ""), LLVMBuildBitCast(B, magic, v.i, ""), "");
+        code = LLVMBuildSub(B, code, vm_i(&v, (int64_t)(126 + emin) << f->man_bits), "");
+        code = LLVMBuildSelect(B, LLVMBuildICmp(B, LLVMIntULT, a, vm_i(&v, (int64_t)(127 + emin) << 23), ""), low, code, "");
+    }
+    V nan = f->nan_is_neg_zero || (!f->nan_all_ones && !f->has_inf) ? vm_i(&v, sign_bit) : LLVMBuildOr(B, sign, vm_i(&v, f->nan_all_ones ? all : inf | ((int64_t)1 << f->man_bits >> 1)), "");
+    V over = f->has_inf ? LLVMBuildOr(B, sign, vm_i(&v, inf), "") : f->has_nan ? nan : LLVMBuildOr(B, sign, vm_i(&v, largest), "");
+    V r = LLVMBuildOr(B, sign, code, "");
+    if (f->nan_is_neg_zero) r = LLVMBuildSelect(B, LLVMBuildICmp(B, LLVMIntEQ, code, vm_i(&v, 0), ""), code, r, "");
+    r = LLVMBuildSelect(B, LLVMBuildICmp(B, LLVMIntUGT, code, vm_i(&v, largest), ""), over, r, "");
+    if (!f->has_sign) r = LLVMBuildSelect(B, LLVMBuildAnd(B, neg, LLVMBuildICmp(B, LLVMIntNE, a, vm_i(&v, 0), ""), ""), nan, r, "");
+    return LLVMBuildSelect(B, LLVMBuildFCmp(B, LLVMRealUNO, x, x, ""), nan, r, "");
+}
+/* ... and back, by a table. */
+static V small_value(struct em *e, enum cpu_dt t, V bits, int vl)
+{
+    LLVMTypeRef f32 = LLVMFloatTypeInContext(e->cx);
+    if (!e->table[t]) {
+        V c[256];
+        unsigned n = 1u << cpu_dt_info[t].bits;
+        for (unsigned i = 0; i < n; i++) {
+            float x = cpu_small_decode(t, i);
+            uint32_t w;
+            memcpy(&w, &x, 4);
+            c[i] = LLVMConstBitCast(LLVMConstInt(e->i32, w, 0), f32);
+        }
+        V init = LLVMConstArray2(f32, c, n);
+        e->table[t] = LLVMAddGlobal(e->m, LLVMTypeOf(init), "");
+        LLVMSetInitializer(e->table[t], init);
+        LLVMSetGlobalConstant(e->table[t], 1);
+        LLVMSetLinkage(e->table[t], LLVMPrivateLinkage);
+        LLVMSetUnnamedAddress(e->table[t], LLVMGlobalUnnamedAddr);
+    }
+    V at = LLVMBuildAnd(B, bits, int_splat(e, e->i32, (1 << cpu_dt_info[t].bits) - 1, vl), ""), r = LLVMGetPoison(vec(f32, vl));
+    for (int i = 0; i < vl; i++) {
+        V k = LLVMBuildZExt(B, vl == 1 ? at : LLVMBuildExtractElement(B, at, c64(e, i), ""), e->i64, "");
+        V x = LLVMBuildLoad2(B, f32, LLVMBuildGEP2(B, f32, e->table[t], &k, 1, ""), "");
+        if (vl == 1) return x;
+        r = LLVMBuildInsertElement(B, r, x, c64(e, i), "");
+    }
+    return r;
+}
 static V round_small(struct em *e, enum cpu_dt t, V x, int vl)
 {
     struct vm v = math(e, vl, false);
     if (t == CPU_BF16) return LLVMBuildBitCast(B, LLVMBuildAnd(B, bf16_bits(e, x, vl), vm_i(&v, 0xffff0000), ""), v.f, "");
     if (t == CPU_F16) return LLVMBuildFPExt(B, LLVMBuildFPTrunc(B, x, vec(e->half, vl), ""), v.f, "");
-    return x;
+    return !cpu_dt_small(t) ? x : small_value(e, t, small_bits(e, t, x, vl), vl);
 }
 /* double to f32 by rounding to odd, so that a second rounding to fewer bits is right. */
 static V to_odd(struct em *e, V d, int vl)
@@ -117,7 +180,7 @@ static LLVMTypeRef mem_type(struct em *e, enum cpu_dt t)
 {
     if (t == CPU_F32 || t == CPU_F64) return lane_type(e, t);
     if (t == CPU_F16) return e->half;
-    return int_type(e, t);
+    return cpu_dt_bytes(t) == 1 ? e->i8 : int_type(e, t);
 }
 static V from_mem(struct em *e, enum cpu_dt t, V x, int vl)
 {
@@ -125,6 +188,8 @@ static V from_mem(struct em *e, enum cpu_dt t, V x, int vl)
     if (t == CPU_PRED) return LLVMBuildICmp(B, LLVMIntNE, x, LLVMConstNull(LLVMTypeOf(x)), "");
     if (t == CPU_F16) return LLVMBuildFPExt(B, x, v.f, "");
     if (t == CPU_BF16) return LLVMBuildBitCast(B, LLVMBuildShl(B, LLVMBuildZExt(B, x, v.i, ""), vm_i(&v, 16), ""), v.f, "");
+    if (cpu_dt_small(t)) return small_value(e, t, LLVMBuildZExt(B, x, v.i, ""), vl);
+    if (cpu_dt_int(t) && cpu_dt_info[t].bits < 8) return LLVMBuildTrunc(B, x, vec(int_type(e, t), vl), "");
     return x;
 }
 static V to_mem(struct em *e, enum cpu_dt t, V x, int vl)
@@ -133,6 +198,8 @@ static V to_mem(struct em *e, enum cpu_dt t, V x, int vl)
     if (t == CPU_PRED) return LLVMBuildZExt(B, x, vec(e->i8, vl), "");
     if (t == CPU_F16) return LLVMBuildFPTrunc(B, x, vec(e->half, vl), "");
     if (t == CPU_BF16) return LLVMBuildTrunc(B, LLVMBuildLShr(B, bf16_bits(e, x, vl), vm_i(&v, 16), ""), vec(e->i16, vl), "");
+    if (cpu_dt_small(t)) return LLVMBuildTrunc(B, small_bits(e, t, x, vl), vec(e->i8, vl), "");
+    if (cpu_dt_int(t) && cpu_dt_info[t].bits < 8) return cpu_dt_info[t].is_signed ? LLVMBuildSExt(B, x, vec(e->i8, vl), "") : LLVMBuildZExt(B, x, vec(e->i8, vl), "");
     return x;
 }
 static V load1(struct em *e, LLVMTypeRef t, V p, size_t align)
@@ -168,6 +235,11 @@ static V load(struct em *e, int a, V col, int vl, V mask)
         return from_mem(e, x->dt, masked_call(e, "llvm.masked.load", (LLVMTypeRef[]){t, e->ptr}, 2, a4, 4), vl);
     }
     if (st == 1) return from_mem(e, x->dt, load1(e, t, p, size), vl);
+    if (st == 2 && !mask && e->pair[a]) { /* both parts at once: the loads of one pair become one */
+        V both = load1(e, vec(mt, 2 * vl), e->pair[a] == 2 ? gep(e, p, c64(e, -(int64_t)size), 1) : p, size), pick[64];
+        for (int i = 0; i < vl; i++) pick[i] = LLVMConstInt(e->i32, (unsigned)(2 * i + e->pair[a] - 1), 0);
+        return LLVMBuildShuffleVector(B, both, LLVMGetPoison(LLVMTypeOf(both)), LLVMConstVector(pick, (unsigned)vl), "");
+    }
     if (st == -1 && !mask) return from_mem(e, x->dt, reversed(e, load1(e, t, gep(e, p, c64(e, -(int64_t)size * (vl - 1)), 1), size), vl), vl);
     if (mask) {
         V off[64];
@@ -204,6 +276,17 @@ static void store(struct em *e, int a, V col, int vl, V mask, V x)
         V ov = LLVMConstVector(off, (unsigned)vl), pv = LLVMBuildGEP2(B, e->i8, p, &ov, 1, "");
         V a4[] = {x, pv, LLVMConstInt(e->i32, size, 0), mask};
         masked_call(e, "llvm.masked.scatter", (LLVMTypeRef[]){LLVMTypeOf(x), LLVMTypeOf(pv)}, 2, a4, 4);
+        return;
+    }
+    if (st == 2 && e->pair[a] == 1) { /* waits for the other part */
+        e->first_part = x;
+        return;
+    }
+    if (st == 2 && e->pair[a] == 2) {
+        V mix[128];
+        for (int i = 0; i < 2 * vl; i++) mix[i] = LLVMConstInt(e->i32, (unsigned)(i / 2 + (i & 1) * vl), 0);
+        s = LLVMBuildStore(B, LLVMBuildShuffleVector(B, e->first_part, x, LLVMConstVector(mix, 2 * (unsigned)vl), ""), gep(e, p, c64(e, -(int64_t)size), 1));
+        LLVMSetAlignment(s, (unsigned)size);
         return;
     }
     for (int i = 0; i < vl; i++) {
@@ -295,6 +378,59 @@ static V erfc_f32(struct em *e, V x, int vl)
     return LLVMBuildFPTrunc(B, r, vec(LLVMFloatTypeInContext(e->cx), vl), "");
 }
 
+/* |a| - n |b| with the sign of a, exactly, in double: the quotient's first 24 bits are taken away until less than |b| is left. A quotient
+ * a little too small is taken, so nothing is ever taken twice; in the end |b| itself may be left. */
+static V remainder_f32(struct em *e, V a, V b, int vl)
+{
+    struct vm v = math(e, vl, true);
+    LLVMTypeRef f32 = vec(LLVMFloatTypeInContext(e->cx), vl);
+    V x = LLVMBuildFPExt(B, a, v.f, ""), y = LLVMBuildFPExt(B, b, v.f, ""), ax = vm_call(&v, "llvm.fabs", v.f, &x, 1), ay = vm_call(&v, "llvm.fabs", v.f, &y, 1);
+    V inf = vm_f(&v, (double)INFINITY), zero = vm_f(&v, 0);
+    V fit = LLVMBuildAnd(B, LLVMBuildFCmp(B, LLVMRealOGT, ay, zero, ""), LLVMBuildFCmp(B, LLVMRealOLT, ay, inf, ""), "");
+    fit = LLVMBuildAnd(B, fit, LLVMBuildFCmp(B, LLVMRealOLT, ax, inf, ""), "");
+    V start = LLVMBuildSelect(B, fit, ax, zero, ""), d = LLVMBuildSelect(B, fit, ay, vm_f(&v, 1), "");
+    LLVMBasicBlockRef pre = LLVMGetInsertBlock(B), head = LLVMAppendBasicBlockInContext(e->cx, e->fn, ""), out = LLVMAppendBasicBlockInContext(e->cx, e->fn, "");
+    LLVMBuildBr(B, head);
+    LLVMPositionBuilderAtEnd(B, head);
+    V r = LLVMBuildPhi(B, v.f, "");
+    LLVMAddIncoming(r, &start, &pre, 1);
+    V q = LLVMBuildFMul(B, LLVMBuildFDiv(B, r, d, ""), vm_f(&v, 1 - 0x1p-50), "");
+    q = LLVMBuildBitCast(B, LLVMBuildAnd(B, LLVMBuildBitCast(B, q, v.i, ""), vm_i(&v, -((int64_t)1 << 29)), ""), v.f, "");
+    q = vm_call(&v, "llvm.trunc", v.f, &q, 1);
+    V more = LLVMBuildFCmp(B, LLVMRealOGE, r, d, "");
+    q = LLVMBuildSelect(B, LLVMBuildAnd(B, more, LLVMBuildFCmp(B, LLVMRealOLT, q, vm_f(&v, 1), ""), ""), vm_f(&v, 1), q, "");
+    V n = vm_call(&v, "llvm.fma", v.f, (V[]){LLVMBuildFNeg(B, q, ""), d, r}, 3), any = LLVMBuildFCmp(B, LLVMRealOGE, n, d, "");
+    if (vl > 1) any = masked_call(e, "llvm.vector.reduce.or", (LLVMTypeRef[]){LLVMTypeOf(any)}, 1, &any, 1);
+    LLVMAddIncoming(r, &n, &head, 1);
+    LLVMBuildCondBr(B, any, head, out);
+    LLVMPositionBuilderAtEnd(B, out);
+    V res = LLVMBuildFPTrunc(B, vm_call(&v, "llvm.copysign", v.f, (V[]){n, x}, 2), f32, "");
+    V whole = LLVMBuildAnd(B, LLVMBuildFCmp(B, LLVMRealOEQ, ay, inf, ""), LLVMBuildFCmp(B, LLVMRealOLT, ax, inf, ""), "");
+    V bad = LLVMBuildNot(B, LLVMBuildOr(B, fit, whole, ""), "");
+    res = LLVMBuildSelect(B, whole, a, res, "");
+    return LLVMBuildSelect(B, bad, const_splat(LLVMConstReal(LLVMFloatTypeInContext(e->cx), (double)NAN), vl), res, "");
+}
+
+/* f32 and bf16, which have f32's exponent: rounding to mantissa bits on the bits, then what the exponent cannot hold. */
+static V reduce_precision(struct em *e, const struct rp_ins *s, V x, int vl)
+{
+    struct vm v = math(e, vl, false);
+    int ebits = NF_MAX(1, NF_MIN(s->aux >> 8, 8)), mbits = s->aux & 255, reach = (1 << (ebits - 1)) - 1;
+    V b = LLVMBuildBitCast(B, x, v.i, ""), sign = LLVMBuildAnd(B, b, vm_i(&v, INT32_MIN), ""), a = LLVMBuildAnd(B, b, vm_i(&v, INT32_MAX), ""), r = a;
+    if (mbits < 23) {
+        V odd = LLVMBuildAnd(B, LLVMBuildLShr(B, a, vm_i(&v, 23 - mbits), ""), vm_i(&v, 1), "");
+        r = LLVMBuildAdd(B, LLVMBuildAdd(B, a, odd, ""), vm_i(&v, ((int64_t)1 << (22 - mbits)) - 1), "");
+        r = LLVMBuildAnd(B, r, vm_i(&v, -((int64_t)1 << (23 - mbits))), "");
+    }
+    if (ebits < 8) {
+        r = LLVMBuildSelect(B, LLVMBuildICmp(B, LLVMIntUGE, r, vm_i(&v, (int64_t)(reach + 128) << 23), ""), vm_i(&v, 0x7f800000), r, "");
+        r = LLVMBuildSelect(B, LLVMBuildICmp(B, LLVMIntULT, r, vm_i(&v, (int64_t)(128 - reach) << 23), ""), vm_i(&v, 0), r, "");
+    }
+    V nan = mbits == 0 ? vm_i(&v, 0x7f800000) : a;
+    r = LLVMBuildSelect(B, LLVMBuildICmp(B, LLVMIntUGT, a, vm_i(&v, 0x7f800000), ""), nan, r, "");
+    return LLVMBuildBitCast(B, LLVMBuildOr(B, sign, r, ""), v.f, "");
+}
+
 static V float_op(struct em *e, const struct rp_ins *s, V *w, int vl, bool wide, bool *ret_exact)
 {
     struct vm v = math(e, vl, wide);
@@ -328,6 +464,11 @@ static V float_op(struct em *e, const struct rp_ins *s, V *w, int vl, bool wide,
     case RP_TANH: return vm_tanh(&v, a);
     case RP_SIN: return vm_sincos(&v, a, false);
     case RP_COS: return vm_sincos(&v, a, true);
+    case RP_SINH: return vm_hyperbolic(&v, a, true);
+    case RP_COSH: return vm_hyperbolic(&v, a, false);
+    case RP_ATAN2: return vm_atan2(&v, a, b);
+    case RP_REM: return remainder_f32(e, a, b, vl);
+    case RP_PREC: return reduce_precision(e, s, a, vl);
     case RP_TAN: return LLVMBuildFDiv(B, vm_sincos(&v, a, false), vm_sincos(&v, a, true), "");
     case RP_ERF: return vm_erf(&v, a);
     case RP_ERFC: return erfc_f32(e, a, vl);
@@ -346,6 +487,24 @@ static V float_op(struct em *e, const struct rp_ins *s, V *w, int vl, bool wide,
     }
 }
 
+/* By squaring, bit by bit of the exponent; a negative one leaves 1, -1 or 0. */
+static V int_power(struct em *e, enum cpu_dt t, V a, V b, int vl)
+{
+    LLVMTypeRef lt = lane_type(e, t);
+    V one = int_splat(e, lt, 1, vl), zero = int_splat(e, lt, 0, vl), minus = int_splat(e, lt, -1, vl), r = one, x = a;
+    int bits = cpu_dt_info[t].bits;
+    for (int i = 0; i < bits; i++) {
+        V bit = LLVMBuildICmp(B, LLVMIntNE, LLVMBuildAnd(B, b, int_splat(e, lt, (int64_t)((uint64_t)1 << i), vl), ""), zero, "");
+        r = LLVMBuildSelect(B, bit, LLVMBuildMul(B, r, x, ""), r, "");
+        if (i + 1 < bits) x = LLVMBuildMul(B, x, x, "");
+    }
+    if (!cpu_dt_info[t].is_signed) return r;
+    V odd = LLVMBuildICmp(B, LLVMIntNE, LLVMBuildAnd(B, b, one, ""), zero, "");
+    V low = LLVMBuildSelect(B, LLVMBuildICmp(B, LLVMIntEQ, a, one, ""), one, zero, "");
+    low = LLVMBuildSelect(B, LLVMBuildICmp(B, LLVMIntEQ, a, minus, ""), LLVMBuildSelect(B, odd, minus, one, ""), low, "");
+    return LLVMBuildSelect(B, LLVMBuildICmp(B, LLVMIntSLT, b, zero, ""), low, r, "");
+}
+
 static V int_op(struct em *e, const struct rp_ins *s, V *w, int vl)
 {
     enum cpu_dt t = (enum cpu_dt)s->dt;
@@ -360,6 +519,7 @@ static V int_op(struct em *e, const struct rp_ins *s, V *w, int vl)
     case RP_SIGN:
         if (!sgn) return LLVMBuildZExt(B, LLVMBuildICmp(B, LLVMIntNE, a, zero, ""), vt, "");
         return LLVMBuildSub(B, LLVMBuildZExt(B, LLVMBuildICmp(B, LLVMIntSGT, a, zero, ""), vt, ""), LLVMBuildZExt(B, LLVMBuildICmp(B, LLVMIntSLT, a, zero, ""), vt, ""), "");
+    case RP_POW: return int_power(e, t, a, b, vl);
     case RP_NOT: return LLVMBuildNot(B, a, "");
     case RP_POPCNT: return vm_call(&v, "llvm.ctpop", vt, &a, 1);
     case RP_CLZ: return vm_call(&v, "llvm.ctlz", vt, (V[]){a, LLVMConstInt(e->i1, 0, 0)}, 2);
@@ -398,11 +558,7 @@ static V int_op(struct em *e, const struct rp_ins *s, V *w, int vl)
 
 static V rebits(struct em *e, enum cpu_dt from, enum cpu_dt to, V x, int vl)
 {
-    V raw = cpu_dt_float(from) ? to_mem(e, from, x, vl) : x;
-    LLVMTypeRef it = vec(int_type(e, from), vl);
-    if (cpu_dt_float(from)) raw = LLVMBuildBitCast(B, raw, it, "");
-    if (!cpu_dt_float(to)) return raw;
-    return from_mem(e, to, LLVMBuildBitCast(B, raw, vec(mem_type(e, to), vl), ""), vl);
+    return from_mem(e, to, LLVMBuildBitCast(B, to_mem(e, from, x, vl), vec(mem_type(e, to), vl), ""), vl);
 }
 
 /* The offset of a memoryless access as a number. */
@@ -817,6 +973,28 @@ static void emit_body(struct em *e, V lo, V hi)
     loop_end(e, &l, 1, LLVMBuildSub(B, hi, c64(e, 1), ""));
 }
 
+/* Accesses a, a + 1 of neighbouring elements of equal type, a at an even place, whose stores (if any) follow one another. */
+static void find_pairs(struct em *e)
+{
+    const struct rp_prog *p = e->p;
+    for (int a = 0; a + 1 < p->nacc; a++) {
+        const struct rp_acc *x = &p->acc[a], *y = x + 1;
+        bool pair = x->arg >= 0 && x->arg == y->arg && x->dt == y->dt && (x->dt == CPU_F32 || x->dt == CPU_F64) && x->base % 2 == 0 && y->base == x->base + 1 && !e->pair[a];
+        bool both[2] = {false, false};
+        for (int d = 0; d < p->nd; d++) pair = pair && x->stride[d] == y->stride[d] && x->stride[d] % 2 == 0;
+        for (int i = 0; i < p->nins; i++) {
+            const struct rp_ins *s = &p->ins[i];
+            if (s->op == RP_ST && s->aux == a) pair = pair && i + 1 < p->nins && s[1].op == RP_ST && s[1].aux == a + 1;
+            if (s->op == RP_ST && s->aux == a + 1) pair = pair && s[-1].op == RP_ST && s[-1].aux == a;
+            if (s->op == RP_LD || s->op == RP_ST)
+                for (int k = 0; k < 2; k++) both[k] = both[k] || s->aux == a + k;
+        }
+        if (!pair || !both[0] || !both[1]) continue;
+        e->pair[a] = 1;
+        e->pair[a + 1] = 2;
+    }
+}
+
 void emit_kernel(LLVMModuleRef m, const char *name, const struct rp_prog *p, const struct emit_target *t)
 {
     struct em E = {.p = p, .t = t, .m = m, .cx = LLVMGetModuleContext(m), .lanes = t->lanes}, *e = &E;
@@ -836,6 +1014,8 @@ void emit_kernel(LLVMModuleRef m, const char *name, const struct rp_prog *p, con
     e->done = nf_alloc_array(n, sizeof *e->done);
     e->rowp = nf_alloc_array(na, sizeof *e->rowp);
     e->addr = nf_alloc_array(na, sizeof *e->addr);
+    e->pair = nf_alloc_array(na, sizeof *e->pair);
+    find_pairs(e);
     e->argp = nf_alloc_array((size_t)p->narg + 1, sizeof *e->argp);
     LLVMTypeRef ft = LLVMFunctionType(LLVMVoidTypeInContext(e->cx), (LLVMTypeRef[]){e->ptr, e->i64, e->i64}, 3, 0);
     e->fn = LLVMAddFunction(m, name, ft);
@@ -856,5 +1036,6 @@ void emit_kernel(LLVMModuleRef m, const char *name, const struct rp_prog *p, con
     free(e->done);
     free(e->rowp);
     free(e->addr);
+    free(e->pair);
     free(e->argp);
 }

@@ -1,7 +1,9 @@
 /* vmath.c: see vmath.h. Range reduction and polynomials after Cody and Waite; f32 ones are accurate to 1.0 to 1.5 units in the
- * last place (tests/unit/codegen/test_vmath.c measures them), f64 ones to about 2. Infinities, NaN, signed zeros and denormal
+ * last place (tests/unit/codegen/test_emit.c measures them), f64 ones to about 2. Infinities, NaN, signed zeros and denormal
  * results are right for all of them. */
 #include "pipeline/codegen/vmath.h"
+
+#include "base/str.h"
 
 #include <math.h>
 #include <string.h>
@@ -204,18 +206,108 @@ V vm_erf(const struct vm *v, V x)
     return sel(v, cmpc(v, LLVMRealOLT, a, 0.921875), small, big);
 }
 
-/* f32 is done in f64. The three-part reduction holds for f32 up to 2^50; beyond, where neighbours are many periods apart, results are
- * bounded but mean nothing. f64 keeps its accuracy up to about 1e9 and loses digits from there. */
-V vm_sincos(const struct vm *cv, V x, bool cosine)
+/* The function {double r, int64 n} reduce(double x) of a module: |x| >= 2^28 as n pi/2 + r, |r| <= pi/4, after Payne and Hanek: the bits of
+ * 2/pi that matter, 192 from where the product is below 4, times x as an integer. */
+static V reduce_huge_fn(const struct vm *v, LLVMTypeRef *ret_type)
 {
-    struct vm w = vm_of(cv->cx, cv->m, cv->b, cv->vl, true), *v = &w;
-    V d = cv->wide ? x : LLVMBuildFPExt(B, x, w.f, "");
+    static const uint64_t two_over_pi[] = {
+        0x0000000000000000, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
+        0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484, 0xe99c7026b45f7e41,
+        0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7,
+        0x4f463f669e5fea2d, 0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab};
+    LLVMTypeRef d = LLVMDoubleTypeInContext(v->cx), i64 = LLVMInt64TypeInContext(v->cx), i128 = LLVMIntTypeInContext(v->cx, 128);
+    *ret_type = LLVMFunctionType(LLVMStructTypeInContext(v->cx, (LLVMTypeRef[]){d, i64}, 2, 0), &d, 1, 0);
+    V f = LLVMGetNamedFunction(v->m, "reduce_huge"), words[NF_ARRAY_LEN(two_over_pi)];
+    if (f) return f;
+    f = LLVMAddFunction(v->m, "reduce_huge", *ret_type);
+    LLVMSetLinkage(f, LLVMInternalLinkage);
+    V user = LLVMGetBasicBlockParent(LLVMGetInsertBlock(v->b));
+    for (int k = 0; k < 2; k++) {
+        const char *name = k ? "target-features" : "target-cpu";
+        LLVMAttributeRef a = LLVMGetStringAttributeAtIndex(user, LLVMAttributeFunctionIndex, name, (unsigned)strlen(name));
+        if (a) LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex, a);
+    }
+    LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(v->cx, LLVMGetEnumAttributeKindForName("nounwind", 8), 0));
+    for (size_t i = 0; i < NF_ARRAY_LEN(two_over_pi); i++) words[i] = LLVMConstInt(i64, two_over_pi[i], 0);
+    V init = LLVMConstArray2(i64, words, NF_ARRAY_LEN(two_over_pi)), table = LLVMAddGlobal(v->m, LLVMTypeOf(init), "");
+    LLVMSetInitializer(table, init);
+    LLVMSetGlobalConstant(table, 1);
+    LLVMSetLinkage(table, LLVMPrivateLinkage);
+    LLVMBuilderRef b = LLVMCreateBuilderInContext(v->cx);
+    LLVMPositionBuilderAtEnd(b, LLVMAppendBasicBlockInContext(v->cx, f, ""));
+#define C64(x) LLVMConstInt(i64, (unsigned long long)(x), 1)
+    V x = LLVMGetParam(f, 0), raw = LLVMBuildBitCast(b, x, i64, ""), biased = LLVMBuildAnd(b, LLVMBuildLShr(b, raw, C64(52), ""), C64(2047), "");
+    V m = LLVMBuildOr(b, LLVMBuildAnd(b, raw, C64(0xfffffffffffff), ""), C64(0x10000000000000), "");
+    /* x = m 2^e, e = biased - 1075; the first bit that matters is number e - 2, and the table has 64 zeros in front */
+    V at = LLVMBuildSub(b, biased, C64(1075 + 2 - 64), ""), top = C64(64 * (NF_ARRAY_LEN(two_over_pi) - 4));
+    at = LLVMBuildSelect(b, LLVMBuildICmp(b, LLVMIntUGT, at, top, ""), top, at, ""); /* infinities, NaN: anything */
+    V word = LLVMBuildLShr(b, at, C64(6), ""), shift = LLVMBuildAnd(b, at, C64(63), ""), w[4], u[3];
+    for (int i = 0; i < 4; i++) {
+        V k = LLVMBuildAdd(b, word, C64(i), "");
+        w[i] = LLVMBuildLoad2(b, i64, LLVMBuildGEP2(b, i64, table, &k, 1, ""), "");
+    }
+    for (int i = 0; i < 3; i++) {
+        V low = LLVMBuildLShr(b, LLVMBuildLShr(b, w[i + 1], C64(1), ""), LLVMBuildSub(b, C64(63), shift, ""), "");
+        u[i] = LLVMBuildZExt(b, LLVMBuildOr(b, LLVMBuildShl(b, w[i], shift, ""), low, ""), i128, "");
+    }
+    /* The product's upper 128 of 192 bits: in units of 2^-126 quarter turns. */
+    V wide = LLVMBuildZExt(b, m, i128, ""), sixty_four = LLVMConstInt(i128, 64, 0);
+    V p = LLVMBuildAdd(b, LLVMBuildMul(b, wide, u[1], ""), LLVMBuildLShr(b, LLVMBuildMul(b, wide, u[2], ""), sixty_four, ""), "");
+    p = LLVMBuildAdd(b, p, LLVMBuildShl(b, LLVMBuildMul(b, wide, u[0], ""), sixty_four, ""), "");
+    V high = LLVMBuildTrunc(b, LLVMBuildLShr(b, p, sixty_four, ""), i64, "");
+    V n = LLVMBuildLShr(b, LLVMBuildAdd(b, high, C64((uint64_t)1 << 61), ""), C64(62), "");
+    high = LLVMBuildSub(b, high, LLVMBuildShl(b, n, C64(62), ""), "");
+    V r = LLVMBuildFMul(b, LLVMBuildSIToFP(b, high, d, ""), LLVMConstReal(d, 0x1p-62), "");
+    r = LLVMBuildFAdd(b, r, LLVMBuildFMul(b, LLVMBuildUIToFP(b, LLVMBuildTrunc(b, p, i64, ""), d, ""), LLVMConstReal(d, 0x1p-126), ""), "");
+    r = LLVMBuildFMul(b, r, LLVMConstReal(d, 1.57079632679489661923), "");
+    V negative = LLVMBuildICmp(b, LLVMIntSLT, raw, C64(0), "");
+    r = LLVMBuildSelect(b, negative, LLVMBuildFNeg(b, r, ""), r, "");
+    n = LLVMBuildSelect(b, negative, LLVMBuildNeg(b, n, ""), n, "");
+#undef C64
+    LLVMBuildAggregateRet(b, (V[]){r, n}, 2);
+    LLVMDisposeBuilder(b);
+    return f;
+}
+
+/* d = n pi/2 + r. In three parts up to 2^28; where a lane is beyond, each is done on its own. */
+static V reduce_pi(const struct vm *v, V d, V *ret_n)
+{
     V n, f = nearest(v, mulc(v, d, 0.63661977236758134308), &n);
     V r = fmac(v, f, -1.57079632673412561417e+00, d);
     r = fmac(v, f, -6.07710050630396597660e-11, r);
     r = fmac(v, f, -2.02226624879595063154e-21, r);
+    V fn = LLVMGetBasicBlockParent(LLVMGetInsertBlock(B)), huge = cmpc(v, LLVMRealOGE, absv(v, d), 0x1p28);
+    LLVMTypeRef t = LLVMTypeOf(huge), call;
+    if (v->vl > 1) huge = LLVMBuildCall2(B, LLVMIntrinsicGetType(v->cx, LLVMLookupIntrinsicID("llvm.vector.reduce.or", 21), &t, 1),
+                                         LLVMGetIntrinsicDeclaration(v->m, LLVMLookupIntrinsicID("llvm.vector.reduce.or", 21), &t, 1), &huge, 1, "");
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(B), slow = LLVMAppendBasicBlockInContext(v->cx, fn, ""), join = LLVMAppendBasicBlockInContext(v->cx, fn, "");
+    LLVMBuildCondBr(B, huge, slow, join);
+    LLVMPositionBuilderAtEnd(B, slow);
+    V callee = reduce_huge_fn(v, &call), sr = r, sn = n, big = cmpc(v, LLVMRealOGE, absv(v, d), 0x1p28), hr = LLVMGetPoison(v->f), hn = LLVMGetPoison(v->i);
+    for (int i = 0; i < v->vl; i++) {
+        V k = LLVMConstInt(v->i1, (unsigned)i, 0), one = LLVMBuildCall2(B, call, callee, (V[]){v->vl == 1 ? d : LLVMBuildExtractElement(B, d, k, "")}, 1, "");
+        V x = LLVMBuildExtractValue(B, one, 0, ""), y = LLVMBuildExtractValue(B, one, 1, "");
+        hr = v->vl == 1 ? x : LLVMBuildInsertElement(B, hr, x, k, "");
+        hn = v->vl == 1 ? y : LLVMBuildInsertElement(B, hn, y, k, "");
+    }
+    sr = sel(v, big, hr, sr);
+    sn = sel(v, big, hn, sn);
+    LLVMBuildBr(B, join);
+    LLVMPositionBuilderAtEnd(B, join);
+    V pr = LLVMBuildPhi(B, v->f, ""), pn = LLVMBuildPhi(B, v->i, "");
+    LLVMAddIncoming(pr, (V[]){r, sr}, (LLVMBasicBlockRef[]){here, slow}, 2);
+    LLVMAddIncoming(pn, (V[]){n, sn}, (LLVMBasicBlockRef[]){here, slow}, 2);
+    *ret_n = pn;
+    return pr;
+}
+
+/* f32 is done in f64. */
+V vm_sincos(const struct vm *cv, V x, bool cosine)
+{
+    struct vm w = vm_of(cv->cx, cv->m, cv->b, cv->vl, true), *v = &w;
+    V d = cv->wide ? x : LLVMBuildFPExt(B, x, w.f, "");
+    V n, r = reduce_pi(v, d, &n);
     if (cosine) n = iadd(v, n, vm_i(v, 1));
-    r = sel(v, cmp(v, LLVMRealOLT, absv(v, r), vm_f(v, 1)), r, vm_f(v, 0));
     V z = mul(v, r, r), s, c;
     if (cv->wide) {
         s = POLY(z, 1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01);
@@ -284,6 +376,37 @@ V vm_cbrt(const struct vm *cv, V x)
     V ok = both(v, cmpc(v, LLVMRealOGT, a, 0), cmp(v, LLVMRealOLT, a, vm_f(v, (double)INFINITY)));
     g = sel(v, ok, copysignv(v, g, d), d);
     return LLVMBuildFPTrunc(B, g, cv->f, "");
+}
+
+/* exp(x + log 1/2) +- exp(log 1/2 - x) in steps of the type, as everybody has it; the sine below 1 by expm1. */
+V vm_hyperbolic(const struct vm *v, V x, bool sine)
+{
+    V half = vm_f(v, -0.69314718055994531), up = vm_exp(v, add(v, x, half)), down = vm_exp(v, sub(v, half, x));
+    if (!sine) return add(v, up, down);
+    V a = absv(v, x), e = vm_expm1(v, a), small = mulc(v, add(v, e, quo(v, e, addc(v, e, 1))), 0.5);
+    return sel(v, cmpc(v, LLVMRealOLT, a, 1), copysignv(v, small, x), sub(v, up, down));
+}
+
+V vm_atan2(const struct vm *cv, V y, V x)
+{
+    struct vm w = vm_of(cv->cx, cv->m, cv->b, cv->vl, true), *v = &w;
+    V yd = cv->wide ? y : LLVMBuildFPExt(B, y, w.f, ""), xd = cv->wide ? x : LLVMBuildFPExt(B, x, w.f, "");
+    V ax = absv(v, xd), ay = absv(v, yd), steep = cmp(v, LLVMRealOGT, ay, ax), hi = sel(v, steep, ay, ax), lo = sel(v, steep, ax, ay);
+    V inf = vm_f(v, (double)INFINITY), t = quo(v, lo, hi);
+    t = sel(v, cmpc(v, LLVMRealOEQ, hi, 0), vm_f(v, 0), t);
+    t = sel(v, cmp(v, LLVMRealOEQ, lo, inf), vm_f(v, 1), t);
+    /* In [0, 1]; above tan(pi/8) atan(t) = pi/4 + atan((t - 1)/(t + 1)). Coefficients: Chebyshev fits of (atan(u)/u - 1)/u^2. */
+    V big = cmpc(v, LLVMRealOGT, t, 0.41421356237309503), u = sel(v, big, quo(v, addc(v, t, -1), addc(v, t, 1)), t), z = mul(v, u, u), p;
+    if (cv->wide)
+        p = POLY(z, 0.0162843750500433944, -0.0345693150633260898, 0.0455154473402216165, -0.0523044364068694771, 0.0587892755447380676, -0.0666642476020052014, 0.0769229636804229712,
+                 -0.0909090875325911294, 0.111111111051505879, -0.142857142856597778, 0.199999999999998043, -0.333333333333333332);
+    else p = POLY(z, 0.0504793743204009103, -0.0862459821519612667, 0.110713545712013515, -0.142841506297302882, 0.199999772482335304, -0.333333332792245395);
+    V r = fma3(v, mul(v, u, z), p, u);
+    r = sel(v, big, addc(v, addc(v, r, 3.061616997868383e-17), 0.78539816339744831), r);
+    r = sel(v, steep, addc(v, sub(v, vm_f(v, 6.123233995736766e-17), r), 1.5707963267948966), r);
+    r = sel(v, LLVMBuildICmp(B, LLVMIntSLT, bits(v, xd), vm_i(v, 0), ""), addc(v, sub(v, vm_f(v, 1.2246467991473532e-16), r), 3.1415926535897931), r);
+    r = sel(v, cmp(v, LLVMRealUNO, xd, yd), vm_f(v, (double)NAN), copysignv(v, r, yd));
+    return cv->wide ? r : LLVMBuildFPTrunc(B, r, cv->f, "");
 }
 
 V vm_max(const struct vm *v, V a, V b) { return vm_call(v, "llvm.maximum", v->f, (V[]){a, b}, 2); }

@@ -40,6 +40,8 @@ LLVMValueRef vm_erf(const struct vm *v, LLVMValueRef x);          /* f32 only */
 LLVMValueRef vm_sincos(const struct vm *v, LLVMValueRef x, bool cosine);
 LLVMValueRef vm_pow(const struct vm *v, LLVMValueRef x, LLVMValueRef y); /* f32 only, all special cases */
 LLVMValueRef vm_cbrt(const struct vm *v, LLVMValueRef x);         /* f32 only */
+LLVMValueRef vm_hyperbolic(const struct vm *v, LLVMValueRef x, bool sine);
+LLVMValueRef vm_atan2(const struct vm *v, LLVMValueRef y, LLVMValueRef x); /* all special cases; f32 by way of f64 */
 /* NaN wins, +0 above -0. */
 LLVMValueRef vm_max(const struct vm *v, LLVMValueRef a, LLVMValueRef b);
 LLVMValueRef vm_min(const struct vm *v, LLVMValueRef a, LLVMValueRef b);

@@ -56,18 +56,23 @@ static double float_min(double a, double b)
 
 static double fsign(double x) { return isnan(x) || x == 0 ? x : x > 0 ? 1 : -1; }
 
-static double reduce_precision(double x, int ebits, int mbits)
+static double reduce_precision(enum cpu_dt t, double x, int ebits, int mbits)
 {
-    if (isnan(x) && mbits == 0) return copysign(INFINITY, x);    /* a NaN without mantissa bits */
+    const struct nf_float_format *f = nf_dtype_float_format(cpu_dt_base(t));
+    int src_exp = f ? f->exp_bits : t == CPU_F64 ? 11 : 8, src_man = f ? f->man_bits : t == CPU_F64 ? 52 : 23;
+    ebits = NF_MAX(1, NF_MIN(ebits, src_exp)); /* wider is no change */
+    if (isnan(x) && mbits == 0) return copysign((double)INFINITY, x);    /* a NaN without mantissa bits */
     if (isnan(x) || isinf(x) || x == 0) return x;
-    int bias = (1 << (ebits - 1)) - 1, e = ilogb(x);
-    double r = x, q = ldexp(x, mbits - e);
-    if (mbits == 0 && fabs(q) == 1.5) q = copysign(e & 1 ? 1 : 2, q); /* the last bit is that of the biased exponent */
-    if (mbits < 52) r = ldexp(nearbyint(q), e - mbits);
-    e = ilogb(r);
-    if (e > bias) return copysign(INFINITY, x);
-    if (e < 1 - bias && ebits < 11) return copysign(0, x); /* values below the smallest normal flush */
-    return r;
+    int emin = 1 - ((1 << (src_exp - 1)) - 1), reach = (1 << (ebits - 1)) - 1, e = NF_MAX(ilogb(x), emin);
+    double r = x;
+    if (mbits < src_man) {
+        double q = ldexp(fabs(x), mbits - e);
+        bool tie = mbits == 0 && q == 1.5; /* the last bit is that of the biased exponent */
+        r = copysign(ldexp(tie ? (e & 1 ? 1 : 2) : nearbyint(q), e - mbits), x);
+    }
+    if (ebits == src_exp) return r;
+    e = r == 0 ? 1 - reach - 1 : ilogb(r);
+    return e > reach ? copysign((double)INFINITY, x) : e < 1 - reach ? copysign(0, x) : r;
 }
 
 static double next_after(enum cpu_dt t, double a, double b)
@@ -128,7 +133,7 @@ static double float1(const struct rp_ins *s, double x)
     case RP_LGAMMA: return cpu_lgamma(x);
     case RP_DIGAMMA: return cpu_digamma(x);
     case RP_I1E: return cpu_bessel_i1e(x);
-    case RP_PREC: return reduce_precision(x, s->aux >> 8, s->aux & 255);
+    case RP_PREC: return reduce_precision((enum cpu_dt)s->dt, x, s->aux >> 8, s->aux & 255);
     default: return x; /* copy, real */
     }
 }
@@ -163,7 +168,12 @@ static double _Complex complex1(const struct rp_ins *s, double _Complex z)
         return m == 0 ? z : CMPLX(creal(z) / m, cimag(z) / m);
     }
     case RP_SQRT: return csqrt(z);
-    case RP_RSQRT: return one / csqrt(z);
+    case RP_RSQRT: {
+        double _Complex r = csqrt(z);
+        double m = cabs(z);
+        if (m == 0) return CMPLX((double)INFINITY, (double)NAN);
+        return isinf(m) ? CMPLX(0, copysign(0, -cimag(z))) : CMPLX(creal(r) / m, -cimag(r) / m);
+    }
     case RP_CBRT: return cpow(z, 1.0 / 3);
     case RP_EXP: /* an infinite or undefined angle stays undefined where C's cexp says 0 */
         if (!isfinite(cimag(z))) return CMPLX(NAN, NAN);
@@ -215,7 +225,10 @@ static struct cpu_num complex2(const struct rp_ins *s, struct cpu_num a, struct 
         return r;
     case RP_DIV: z = CMPLX(a.re, a.im) / CMPLX(b.re, b.im); break;
     case RP_POW:
-        if (a.re == 0 && a.im == 0) z = b.re == 0 && b.im == 0 ? CMPLX(1, 0) : CMPLX(0, 0);
+        if (a.re == 0 && a.im == 0) {
+            double none = b.re > 0 ? 0 : b.re == 0 && b.im == 0 ? 1 : b.im == 0 ? (double)INFINITY : (double)NAN;
+            z = CMPLX(none, b.re > 0 || b.im == 0 ? 0 : (double)NAN);
+        }
         else z = cpow(CMPLX(a.re, a.im), CMPLX(b.re, b.im));
         break;
     case RP_ATAN2: { /* -i log((x + iy) / sqrt(x^2 + y^2)) */
