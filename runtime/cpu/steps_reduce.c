@@ -279,6 +279,15 @@ static bool is_scan(const struct window *w, const struct plan_value *v, uint32_t
     return found < w->rank;
 }
 
+/* Padding and holes hold the initial value, which is seldom more than nothing. */
+static bool padding_counts(int64_t kind, enum cpu_dt t, const void *init)
+{
+    struct cpu_num v = cpu_num_load(t, init);
+    if (kind == RP_PROD) return t == CPU_PRED ? false : cpu_dt_int(t) ? v.i != 1 : v.re != 1 || v.im != 0;
+    if (kind == RP_SUM && t != CPU_PRED) return v.i != 0 || v.re != 0 || v.im != 0;
+    return kind == RP_PARITY ? v.i != 0 : kind < 0;
+}
+
 int step_reduce_window__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error *err)
 {
     const struct plan *p = x->plan;
@@ -291,7 +300,8 @@ int step_reduce_window__run(struct cpu_exec *x, const struct plan_step *s, struc
     bool reverse = false;
     enum cpu_dt t = (enum cpu_dt)j.v->dt;
     int64_t size = (int64_t)cpu_dt_bytes(t);
-    if (s->attr[0] >= 0 && w.rank && j.v->count && is_scan(&w, j.v, &dim, &reverse)) {
+    bool quick = s->attr[0] >= 0 && w.rank && !padding_counts(s->attr[0], t, x->ptr[s->in[w.n]]);
+    if (quick && j.v->count && is_scan(&w, j.v, &dim, &reverse)) {
         int64_t inner = j.in_stride[dim], n = j.v->dims[dim], outer = j.v->count / (inner * n);
         for (int64_t o = 0; o < outer; o++)
             for (int64_t k = 0; k < n; k++) {
@@ -304,7 +314,7 @@ int step_reduce_window__run(struct cpu_exec *x, const struct plan_step *s, struc
             }
         return 0;
     }
-    if (s->attr[0] >= 0 && w.rank) {
+    if (quick) {
         int64_t rows = j.o->count / j.o->dims[w.rank - 1], taps = 1;
         for (uint32_t d = 0; d < w.rank; d++) taps *= w.size[d];
         cpu_pool_for(rows, 16384 / (j.o->dims[w.rank - 1] * NF_MIN(taps, 16384)) + 1, window_rows, &j);
@@ -322,8 +332,7 @@ int step_reduce_window__run(struct cpu_exec *x, const struct plan_step *s, struc
         }
         do {
             int64_t from = under(&j, pos, tap, 0, w.rank);
-            if (from < 0) continue;
-            for (uint32_t i = 0; i < w.n; i++) el[i] = (const char *)x->ptr[s->in[i]] + from * (int64_t)cpu_dt_bytes((enum cpu_dt)step_out(p, s, i)->dt);
+            for (uint32_t i = 0; i < w.n; i++) el[i] = from < 0 ? x->ptr[s->in[w.n + i]] : (const char *)x->ptr[s->in[i]] + from * (int64_t)cpu_dt_bytes((enum cpu_dt)step_out(p, s, i)->dt);
             if (s->attr[0] >= 0) {
                 cpu_combine(t, (int)s->attr[0], acc[0], el[0], 1, 1);
             } else {

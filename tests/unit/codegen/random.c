@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-enum { VALUES_MAX = 128, RANK_MAX = 4 };
+enum { VALUES_MAX = 192, RANK_MAX = 4 };
 
 struct value {
     int id, rank;
@@ -62,7 +62,8 @@ static int64_t extent(struct maker *m)
 }
 static enum cpu_dt element(struct maker *m)
 {
-    static const enum cpu_dt t[] = {CPU_F32, CPU_F32, CPU_F32, CPU_F32, CPU_F64, CPU_BF16, CPU_F16, CPU_S32, CPU_S32, CPU_S8, CPU_U8, CPU_S64, CPU_U32, CPU_S16, CPU_PRED};
+    static const enum cpu_dt t[] = {CPU_F32, CPU_F32, CPU_F32, CPU_F32, CPU_F64, CPU_BF16, CPU_F16, CPU_S32, CPU_S32, CPU_S8, CPU_U8, CPU_S64, CPU_U32, CPU_S16, CPU_PRED, CPU_U16,
+                                     CPU_U64, CPU_S4, CPU_U4, CPU_C64, CPU_F8E4M3FN, CPU_F8E5M2, CPU_F8E4M3FNUZ};
     return t[pick(m, NF_ARRAY_LEN(t))];
 }
 
@@ -81,10 +82,355 @@ static struct value *same_type(struct maker *m, const struct value *v)
     return (struct value *)(uintptr_t)v;
 }
 
+static int scalar(struct maker *m, enum cpu_dt t);
+
+/* ---------------------------------------------------------------------------- operations in their generic form, one by one */
+
+/* Elements that come out the same to the last bit. */
+static bool exact(const struct value *v) { return v->dt <= CPU_U64; }
+
+static void types(struct maker *m, const struct value *v, int n)
+{
+    nf_buf_add_char(m->out, '(');
+    for (int i = 0; i < n; i++) {
+        nf_buf_add_c(m->out, i ? ", " : "");
+        type(m, &v[i]);
+    }
+    nf_buf_add_char(m->out, ')');
+}
+/* "op"(in) <{attrs}> (region): the first result of nout is a new value. */
+static struct value generic(struct maker *m, const char *op, const char *attrs, const char *region, int nin, const struct value *in, int nout, const struct value *like)
+{
+    struct value *r = add(m, like);
+    nf_buf_addf(m->out, "  %%%d", r->id);
+    if (nout > 1) nf_buf_addf(m->out, ", %%%d", m->next++);
+    nf_buf_addf(m->out, " = \"%s\"(", op);
+    for (int i = 0; i < nin; i++) nf_buf_addf(m->out, "%s%%%d", i ? ", " : "", in[i].id);
+    nf_buf_addf(m->out, ") <{%s}>", attrs);
+    if (region) nf_buf_addf(m->out, " (%s)", region);
+    nf_buf_add_c(m->out, " : ");
+    types(m, in, nin);
+    nf_buf_add_c(m->out, " -> ");
+    types(m, like, nout);
+    nf_buf_add_char(m->out, '\n');
+    return *r;
+}
+static struct value one(struct maker *m, const char *op, const struct value *in, enum cpu_dt dt)
+{
+    struct value like = *in;
+    like.dt = dt;
+    return generic(m, op, "", NULL, 1, in, 1, &like);
+}
+static struct value two(struct maker *m, const char *op, const struct value *a, const struct value *b) { return generic(m, op, "", NULL, 2, (struct value[]){*a, *b}, 1, a); }
+
+/* A tensor of numbers between -1 and 1 that nobody computed: weights. */
+static struct value weights(struct maker *m, enum cpu_dt dt, int rank, const int64_t *dims)
+{
+    struct value like = {.dt = CPU_S32, .rank = rank}, i;
+    char attr[64];
+    memcpy(like.dims, dims, (size_t)rank * sizeof *dims);
+    nf_format(attr, sizeof attr, "iota_dimension = %d : i64", rank ? pick(m, rank) : 0);
+    i = generic(m, "stablehlo.iota", attr, NULL, 0, NULL, 1, &like);
+    if (dt == CPU_S32) return i;
+    struct value f = one(m, "stablehlo.convert", &i, dt);
+    return cpu_dt_float(dt) ? one(m, "stablehlo.cosine", &f, dt) : f;
+}
+
+static const char *region2(struct nf_buf *b, enum cpu_dt t, const char *op)
+{
+    const char *n = cpu_dt_info[t].name;
+    nf_buf_clear(b);
+    nf_buf_addf(b, "{\n  ^bb0(%%l: tensor<%s>, %%r: tensor<%s>):\n    %%z = stablehlo.%s %%l, %%r : tensor<%s>\n    stablehlo.return %%z : tensor<%s>\n  }", n, n, op, n, n);
+    return b->data;
+}
+static const char *less_region(struct nf_buf *b, enum cpu_dt t, int operands, const char *how)
+{
+    const char *n = cpu_dt_info[t].name;
+    nf_buf_clear(b);
+    nf_buf_addf(b, "{\n  ^bb0(%%l: tensor<%s>, %%r: tensor<%s>", n, n);
+    for (int i = 1; i < operands; i++) nf_buf_addf(b, ", %%l%d: tensor<i32>, %%r%d: tensor<i32>", i, i);
+    nf_buf_addf(b, "):\n    %%z = stablehlo.compare %s, %%l, %%r : (tensor<%s>, tensor<%s>) -> tensor<i1>\n    stablehlo.return %%z : tensor<i1>\n  }", how, n, n);
+    return b->data;
+}
+
+static void complex_unary(struct maker *m, const struct value *v)
+{
+    struct value a = *v, t;
+    switch (pick(m, 6)) {
+    case 0: one(m, "stablehlo.negate", &a, CPU_C64); break;
+    case 1: one(m, "stablehlo.real", &a, CPU_F32); break;
+    case 2: one(m, "stablehlo.imag", &a, CPU_F32); break;
+    case 3: one(m, "stablehlo.abs", &a, CPU_F32); break;
+    case 4: one(m, "chlo.conj", &a, CPU_C64); break;
+    default: /* of numbers whose parts are at most 1 */
+        t = one(m, "stablehlo.real", &a, CPU_F32);
+        t = one(m, "stablehlo.tanh", &t, CPU_F32);
+        a.dt = CPU_C64;
+        t = generic(m, "stablehlo.complex", "", NULL, 2, (struct value[]){t, t}, 1, &a);
+        static const char *const f[] = {"exponential", "sine", "cosine", "sqrt", "log_plus_one", "exponential_minus_one", "tanh", "logistic"};
+        char name[64];
+        nf_format(name, sizeof name, "stablehlo.%s", f[pick(m, 8)]);
+        one(m, name, &t, CPU_C64);
+        break;
+    }
+}
+
+static void rare_unary(struct maker *m, const struct value *v)
+{
+    static const char *const any[] = {"stablehlo.cbrt", "chlo.erf", "chlo.erfc", "chlo.sinh", "chlo.atan", "chlo.asinh", "stablehlo.exponential_minus_one", "chlo.digamma_"};
+    struct value a = *v, b;
+    if (!cpu_dt_float(a.dt)) {
+        if (cpu_dt_int(a.dt) && cpu_dt_info[a.dt].is_signed) one(m, "stablehlo.sign", &a, a.dt);
+        return;
+    }
+    b = one(m, "stablehlo.tanh", &a, a.dt);
+    switch (pick(m, 6)) {
+    case 0: /* of what is not negative */
+        b = one(m, "stablehlo.abs", &b, a.dt);
+        one(m, pick(m, 2) ? "stablehlo.sqrt" : "stablehlo.log_plus_one", &b, a.dt);
+        break;
+    case 1: one(m, "stablehlo.is_finite", &b, CPU_PRED); break;
+    case 2: two(m, "stablehlo.atan2", &b, &a); break;
+    case 3: /* of what is between 1 and e */
+        b = one(m, "stablehlo.abs", &b, a.dt);
+        b = one(m, "stablehlo.exponential", &b, a.dt);
+        one(m, (const char *[]){"stablehlo.log", "stablehlo.rsqrt", "chlo.lgamma", "chlo.digamma", "chlo.acosh"}[pick(m, 5)], &b, a.dt);
+        break;
+    default: one(m, any[pick(m, 7)], &b, a.dt); break;
+    }
+}
+
+static void make_complex(struct maker *m, const struct value *v)
+{
+    struct value a = *v, b = *same_type(m, v), like = a;
+    if (a.dt != CPU_F32) return;
+    like.dt = CPU_C64;
+    generic(m, "stablehlo.complex", "", NULL, 2, (struct value[]){a, b}, 1, &like);
+}
+
+static void clamp(struct maker *m, const struct value *v)
+{
+    struct value a = *v, lo = {.dt = a.dt}, hi = {.dt = a.dt};
+    if (a.dt == CPU_PRED || cpu_dt_complex(a.dt)) return;
+    lo.id = scalar(m, a.dt);
+    hi.id = scalar(m, a.dt);
+    generic(m, "stablehlo.clamp", "", NULL, 3, (struct value[]){lo, a, hi}, 1, &a);
+}
+
+static void gather(struct maker *m, const struct value *v, bool scatters)
+{
+    struct nf_buf attrs = NF_BUF_INIT, region = NF_BUF_INIT;
+    struct value a = *v, index = {.dt = CPU_S32, .rank = 1, .id = 0}, rows = a;
+    if (a.rank == 0 || count(&a) == 0) return;
+    index.dims[0] = 1 + pick(m, 6);
+    index.id = m->next++;
+    rows.dims[0] = index.dims[0];
+    nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<[", index.id);
+    for (int64_t i = 0; i < index.dims[0]; i++) nf_buf_addf(m->out, "%s%d", i ? ", " : "", pick(m, (int)a.dims[0] + 4) - 2);
+    nf_buf_add_c(m->out, "]> : ");
+    type(m, &index);
+    nf_buf_add_char(m->out, '\n');
+    nf_buf_addf(&attrs, scatters ? "scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [" : "dimension_numbers = #stablehlo.gather<offset_dims = [");
+    for (int d = 1; d < a.rank; d++) nf_buf_addf(&attrs, d > 1 ? ", %d" : "%d", d);
+    nf_buf_addf(&attrs, scatters ? "], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>" : "], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1");
+    if (!scatters) {
+        for (int d = 1; d < a.rank; d++) nf_buf_addf(&attrs, ", %" PRId64, a.dims[d]);
+        nf_buf_add_char(&attrs, '>');
+        generic(m, "stablehlo.gather", attrs.data, NULL, 2, (struct value[]){a, index}, 1, &rows);
+    } else {
+        static const char *const how[] = {"add", "maximum", "minimum", "multiply"};
+        struct value updates = weights(m, a.dt == CPU_PRED || cpu_dt_complex(a.dt) ? CPU_S32 : a.dt, rows.rank, rows.dims);
+        if (updates.dt != a.dt) updates = one(m, "stablehlo.convert", &updates, a.dt);
+        const char *op = a.dt == CPU_PRED || cpu_dt_complex(a.dt) ? "add" : how[pick(m, cpu_dt_small(a.dt) ? 3 : 4)];
+        if (cpu_dt_small(a.dt) && op == how[0]) op = "maximum"; /* sums round at other places */
+        generic(m, "stablehlo.scatter", attrs.data, region2(&region, a.dt, op), 3, (struct value[]){a, index, updates}, 1, &a);
+    }
+    nf_buf_done(&attrs);
+    nf_buf_done(&region);
+}
+
+static void dense64(struct nf_buf *b, const char *name, const int64_t *v, int n)
+{
+    nf_buf_addf(b, "%s%s = array<i64", b->len ? ", " : "", name);
+    for (int i = 0; i < n; i++) nf_buf_addf(b, i ? ", %" PRId64 : ": %" PRId64, v[i]);
+    nf_buf_add_char(b, '>');
+}
+
+static void window(struct maker *m, const struct value *v)
+{
+    struct nf_buf attrs = NF_BUF_INIT, region = NF_BUF_INIT;
+    struct value a = *v, like = a, init = {.dt = a.dt};
+    int64_t size[RANK_MAX] = {0}, step[RANK_MAX] = {0}, base[RANK_MAX] = {0}, dil[RANK_MAX] = {0}, pad[2 * RANK_MAX] = {0};
+    if (a.rank == 0 || cpu_dt_complex(a.dt) || count(&a) == 0) return;
+    for (int d = 0; d < a.rank; d++) {
+        size[d] = 1 + pick(m, 3), step[d] = 1 + pick(m, 2), base[d] = 1 + pick(m, 4) / 3, dil[d] = 1 + pick(m, 4) / 3;
+        pad[2 * d] = pick(m, 3), pad[2 * d + 1] = pick(m, 3);
+        if (pick(m, 8) == 0) size[d] = a.dims[d], pad[2 * d] = a.dims[d] - 1, pad[2 * d + 1] = 0, step[d] = base[d] = dil[d] = 1; /* a scan */
+        int64_t room = (a.dims[d] - 1) * base[d] + 1 + pad[2 * d] + pad[2 * d + 1] - ((size[d] - 1) * dil[d] + 1);
+        like.dims[d] = room < 0 ? 0 : room / step[d] + 1;
+    }
+    dense64(&attrs, "window_dimensions", size, a.rank);
+    dense64(&attrs, "window_strides", step, a.rank);
+    dense64(&attrs, "base_dilations", base, a.rank);
+    dense64(&attrs, "window_dilations", dil, a.rank);
+    nf_buf_add_c(&attrs, ", padding = dense<[");
+    for (int d = 0; d < a.rank; d++) nf_buf_addf(&attrs, "%s[%" PRId64 ", %" PRId64 "]", d ? ", " : "", pad[2 * d], pad[2 * d + 1]);
+    nf_buf_addf(&attrs, "]> : tensor<%dx2xi64>", a.rank);
+    const char *op = cpu_dt_small(a.dt) || a.dt == CPU_PRED ? "maximum" : (const char *[]){"add", "maximum", "minimum"}[pick(m, 3)];
+    init.id = scalar(m, a.dt);
+    generic(m, "stablehlo.reduce_window", attrs.data, region2(&region, a.dt, op), 2, (struct value[]){a, init}, 1, &like);
+    nf_buf_done(&attrs);
+    nf_buf_done(&region);
+}
+
+static void sort(struct maker *m, const struct value *v)
+{
+    struct nf_buf region = NF_BUF_INIT;
+    struct value a = *v;
+    char attrs[96];
+    if (a.rank == 0 || cpu_dt_complex(a.dt) || a.dt == CPU_PRED) return;
+    int dim = pick(m, a.rank), n = exact(&a) ? 1 + pick(m, 2) : 1;
+    nf_format(attrs, sizeof attrs, "dimension = %d : i64, is_stable = true", dim);
+    struct value in[2] = {a, a}, like[2] = {a, a};
+    if (n == 2) {
+        in[1] = weights(m, CPU_S32, a.rank, a.dims);
+        like[1] = in[1];
+    }
+    generic(m, "stablehlo.sort", attrs, less_region(&region, a.dt, n, pick(m, 2) ? "LT" : "GT"), n, in, n, like);
+    if (exact(&a) && pick(m, 2)) {
+        struct value k[2] = {a, a};
+        k[0].dims[a.rank - 1] = k[1].dims[a.rank - 1] = a.dims[a.rank - 1] ? 1 + pick(m, (int)a.dims[a.rank - 1]) : 0;
+        k[1].dt = CPU_S32;
+        nf_format(attrs, sizeof attrs, "k = %" PRId64 " : i64", k[0].dims[a.rank - 1]);
+        generic(m, "chlo.top_k", attrs, NULL, 1, &a, 2, k);
+    }
+    nf_buf_done(&region);
+}
+
+/* b spatial.. f, with a kernel of its own. */
+static void convolution(struct maker *m, const struct value *v)
+{
+    struct nf_buf attrs = NF_BUF_INIT;
+    struct value a = *v, like = a;
+    if (a.rank < 3 || a.dt == CPU_PRED || cpu_dt_small(a.dt) || cpu_dt_complex(a.dt) || count(&a) == 0 || count(&a) > 4000) return;
+    int s = a.rank - 2;
+    int64_t f = a.dims[a.rank - 1], groups = f % 2 == 0 && pick(m, 2) ? 2 : pick(m, 4) == 0 ? f : 1, out = groups * (1 + pick(m, 3)), kd[RANK_MAX] = {0}, step[RANK_MAX] = {0}, ld[RANK_MAX] = {0}, rd[RANK_MAX] = {0}, pad[2 * RANK_MAX] = {0};
+    for (int d = 0; d < s; d++) {
+        kd[d] = 1 + pick(m, 3), step[d] = 1 + pick(m, 2), ld[d] = 1 + pick(m, 4) / 3, rd[d] = 1 + pick(m, 4) / 3, pad[2 * d] = pick(m, 3), pad[2 * d + 1] = pick(m, 3);
+        int64_t room = (a.dims[1 + d] - 1) * ld[d] + 1 + pad[2 * d] + pad[2 * d + 1] - ((kd[d] - 1) * rd[d] + 1);
+        like.dims[1 + d] = room < 0 ? 0 : room / step[d] + 1;
+    }
+    kd[s] = f / groups;
+    kd[s + 1] = out;
+    like.dims[a.rank - 1] = out;
+    struct value w = weights(m, a.dt, s + 2, kd);
+    dense64(&attrs, "window_strides", step, s);
+    dense64(&attrs, "lhs_dilation", ld, s);
+    dense64(&attrs, "rhs_dilation", rd, s);
+    nf_buf_add_c(&attrs, ", padding = dense<[");
+    for (int d = 0; d < s; d++) nf_buf_addf(&attrs, "%s[%" PRId64 ", %" PRId64 "]", d ? ", " : "", pad[2 * d], pad[2 * d + 1]);
+    nf_buf_addf(&attrs, "]> : tensor<%dx2xi64>, feature_group_count = %" PRId64 " : i64, batch_group_count = 1 : i64, dimension_numbers = #stablehlo.conv<%s>", s, groups,
+                s == 1 ? "[b, 0, f]x[0, i, o]->[b, 0, f]" : "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]");
+    struct value r = generic(m, "stablehlo.convolution", attrs.data, NULL, 2, (struct value[]){a, w}, 1, &like);
+    if (!exact(&a)) one(m, "stablehlo.tanh", &r, a.dt);
+    nf_buf_done(&attrs);
+}
+
+static void fft(struct maker *m, const struct value *v)
+{
+    struct value a = *v, like = a;
+    char attrs[128];
+    if (a.rank == 0 || count(&a) == 0 || (a.dt != CPU_F32 && a.dt != CPU_C64)) return;
+    int64_t n = a.dims[a.rank - 1];
+    bool real = a.dt == CPU_F32;
+    like.dt = CPU_C64;
+    if (real) like.dims[a.rank - 1] = n / 2 + 1;
+    nf_format(attrs, sizeof attrs, "fft_length = array<i64: %" PRId64 ">, fft_type = #stablehlo<fft_type %s>", n, real ? "RFFT" : pick(m, 2) ? "FFT" : "IFFT");
+    generic(m, "stablehlo.fft", attrs, NULL, 1, &a, 1, &like);
+}
+
+static void random_bits(struct maker *m)
+{
+    static const char *const how[] = {"DEFAULT", "THREE_FRY", "PHILOX"};
+    static const enum cpu_dt t[] = {CPU_U32, CPU_U64, CPU_U8, CPU_U16, CPU_S32};
+    struct value state = {.dt = CPU_U64, .rank = 1, .dims = {2}, .id = m->next++}, like[2] = {state, {.dt = t[pick(m, 5)], .rank = pick(m, 3)}};
+    char attrs[96];
+    for (int d = 0; d < like[1].rank; d++) like[1].dims[d] = extent(m);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<[%d, %d]> : tensor<2xui64>\n", state.id, pick(m, 1000000), pick(m, 1000000));
+    nf_format(attrs, sizeof attrs, "rng_algorithm = #stablehlo<rng_algorithm %s>", how[pick(m, 3)]);
+    int second = m->next + 1; /* the name that generic gives the second result */
+    generic(m, "stablehlo.rng_bit_generator", attrs, NULL, 1, &state, 2, like);
+    struct value *bits = add(m, &like[1]);
+    nf_buf_addf(m->out, "  %%%d = stablehlo.optimization_barrier %%%d : ", bits->id, second);
+    type(m, bits);
+    nf_buf_add_char(m->out, '\n');
+}
+
+static void branches(struct maker *m, const struct value *v)
+{
+    struct nf_buf r = NF_BUF_INIT;
+    struct value a = *v, b = *same_type(m, v), which = {.dt = CPU_S32, .id = scalar(m, CPU_S32)};
+    const char *op = a.dt == CPU_PRED ? "xor" : "add";
+    for (int k = 0; k < 3; k++) {
+        nf_buf_addf(&r, "%s{\n    %%c%d = stablehlo.%s %%%d, %%%d : ", k ? ", " : "", k, op, k == 1 ? b.id : a.id, k == 2 ? a.id : b.id);
+        struct nf_buf *keep = m->out;
+        m->out = &r;
+        type(m, &a);
+        nf_buf_addf(&r, "\n    stablehlo.return %%c%d : ", k);
+        type(m, &a);
+        m->out = keep;
+        nf_buf_add_c(&r, "\n  }");
+    }
+    generic(m, "stablehlo.case", "", r.data, 1, &which, 1, &a);
+    nf_buf_done(&r);
+}
+
+/* Cholesky's factor of v vT + n I, and a system of equations with it. */
+static void factor(struct maker *m, const struct value *v)
+{
+    struct value a = *v, like = a, i, j;
+    if (a.rank != 2 || (a.dt != CPU_F32 && a.dt != CPU_F64) || a.dims[0] > 9 || count(&a) == 0) return;
+    a = one(m, "stablehlo.tanh", &a, a.dt);
+    like.dims[1] = a.dims[0];
+    struct value p = generic(m, "stablehlo.dot_general", "dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1]>", NULL, 2, (struct value[]){a, a}, 1, &like);
+    struct value n = like, diag = like;
+    n.dt = CPU_S32;
+    diag.dt = CPU_PRED;
+    i = generic(m, "stablehlo.iota", "iota_dimension = 0 : i64", NULL, 0, NULL, 1, &n);
+    j = generic(m, "stablehlo.iota", "iota_dimension = 1 : i64", NULL, 0, NULL, 1, &n);
+    diag = generic(m, "stablehlo.compare", "comparison_direction = #stablehlo<comparison_direction EQ>", NULL, 2, (struct value[]){i, j}, 1, &diag);
+    diag = one(m, "stablehlo.convert", &diag, a.dt);
+    p = two(m, "stablehlo.add", &p, &diag);
+    struct value l = generic(m, "stablehlo.cholesky", pick(m, 2) ? "lower = true" : "lower = false", NULL, 1, &p, 1, &like);
+    generic(m, "stablehlo.triangular_solve", "left_side = true, lower = true, unit_diagonal = true, transpose_a = #stablehlo<transpose NO_TRANSPOSE>", NULL, 2, (struct value[]){l, a}, 1, &a);
+}
+
+static void bits_of(struct maker *m, const struct value *v)
+{
+    static const enum cpu_dt t[] = {CPU_U8, CPU_S16, CPU_U32, CPU_S64, CPU_S4, CPU_PRED};
+    struct value a = *v, like = a;
+    if (!exact(&a)) return;
+    like.dt = t[pick(m, 6)];
+    int from = cpu_dt_info[a.dt].bits, to = cpu_dt_info[like.dt].bits;
+    if (from > to) {
+        if (a.rank == RANK_MAX) return;
+        like.dims[like.rank++] = from / to;
+    } else if (from < to) {
+        if (a.rank == 0 || a.dims[a.rank - 1] != to / from) return;
+        like.rank--;
+    }
+    if (count(&like) > 20000) return;
+    generic(m, "stablehlo.bitcast_convert", "", NULL, 1, &a, 1, &like);
+}
+
 static void unary(struct maker *m, const struct value *v)
 {
     static const char *const floats[] = {"tanh", "negate", "abs", "sine", "cosine", "logistic", "exponential"};
     static const char *const ints[] = {"negate", "not", "popcnt", "count_leading_zeros"};
+    if (cpu_dt_complex(v->dt)) {
+        complex_unary(m, v);
+        return;
+    }
     const char *op = cpu_dt_float(v->dt) ? floats[pick(m, 7)] : v->dt == CPU_PRED ? "not" : ints[pick(m, 4)];
     struct value in = *v, *r;
     if (strcmp(op, "exponential") == 0 || strcmp(op, "sine") == 0 || strcmp(op, "cosine") == 0) { /* of what is at most 1 */
@@ -106,7 +452,7 @@ static void binary(struct maker *m, const struct value *v)
     static const char *const ints[] = {"add", "subtract", "multiply", "maximum", "minimum", "and", "or", "xor", "divide", "remainder", "shift_left", "shift_right_logical", "shift_right_arithmetic"};
     static const char *const preds[] = {"and", "or", "xor", "add", "multiply", "maximum", "minimum"};
     struct value a = *v, b = *same_type(m, v);
-    const char *op = cpu_dt_float(v->dt) ? floats[pick(m, 5)] : v->dt == CPU_PRED ? preds[pick(m, 7)] : ints[pick(m, 13)];
+    const char *op = cpu_dt_complex(v->dt) ? floats[pick(m, 3)] : cpu_dt_float(v->dt) ? floats[pick(m, 5)] : v->dt == CPU_PRED ? preds[pick(m, 7)] : ints[pick(m, 13)];
     struct value *r = add(m, &a);
     nf_buf_addf(m->out, "  %%%d = stablehlo.%s %%%d, %%%d : ", r->id, op, a.id, b.id);
     type(m, r);
@@ -126,7 +472,7 @@ static void compare(struct maker *m, const struct value *v)
 {
     static const char *const dir[] = {"EQ", "NE", "LT", "LE", "GT", "GE"};
     struct value a = *v, b = *same_type(m, v), like = a;
-    if (cpu_dt_float(a.dt)) return;
+    if (!exact(&a)) return;
     like.dt = CPU_PRED;
     struct value *r = add(m, &like);
     nf_buf_addf(m->out, "  %%%d = stablehlo.compare %s, %%%d, %%%d : (", r->id, dir[pick(m, 6)], a.id, b.id);
@@ -160,7 +506,8 @@ static void convert(struct maker *m, const struct value *v)
 {
     struct value a = *v, like = a;
     like.dt = element(m);
-    if (cpu_dt_float(a.dt) && !cpu_dt_float(like.dt)) return;
+    if (!exact(&a) && exact(&like)) return;
+    if (cpu_dt_complex(a.dt) && !cpu_dt_complex(like.dt)) return;
     struct value *r = add(m, &like);
     nf_buf_addf(m->out, "  %%%d = stablehlo.convert %%%d", r->id, a.id);
     line2(m, &a, r);
@@ -292,7 +639,7 @@ static int scalar(struct maker *m, enum cpu_dt t)
 {
     int id = m->next++;
     if (t == CPU_PRED) nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<%s> : tensor<i1>\n", id, pick(m, 2) ? "true" : "false");
-    else if (cpu_dt_float(t)) nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<%s> : tensor<%s>\n", id, pick(m, 2) ? "0.0" : "-0.5", cpu_dt_info[t].name);
+    else if (cpu_dt_float(t) || cpu_dt_complex(t)) nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<%s> : tensor<%s>\n", id, cpu_dt_complex(t) ? "(0.5, -0.25)" : pick(m, 2) ? "0.0" : "-0.5", cpu_dt_info[t].name);
     else nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<%d> : tensor<%s>\n", id, pick(m, 4), cpu_dt_info[t].name);
     return id;
 }
@@ -338,7 +685,7 @@ static void reduce(struct maker *m, const struct value *v)
     }
     if (n == 0) return;
     /* Sums of narrow floats differ on purpose: native code rounds them once, the evaluator at every step. */
-    const char *op = cpu_dt_small(a.dt) ? floats[1 + pick(m, 2)] : cpu_dt_float(a.dt) ? floats[pick(m, 3)] : ints[pick(m, 7)];
+    const char *op = cpu_dt_complex(a.dt) ? "add" : cpu_dt_small(a.dt) ? floats[1 + pick(m, 2)] : cpu_dt_float(a.dt) ? floats[pick(m, 3)] : ints[pick(m, 7)];
     int init = scalar(m, a.dt);
     struct value *r = add(m, &like);
     nf_buf_addf(m->out, "  %%%d = stablehlo.reduce(%%%d init: %%%d) applies stablehlo.%s across dimensions = [", r->id, a.id, init, op);
@@ -353,7 +700,7 @@ static void reduce(struct maker *m, const struct value *v)
 static void dot(struct maker *m, const struct value *v)
 {
     struct value a = *v, b = *same_type(m, v), like = a;
-    if (a.rank < 2 || a.dt == CPU_PRED) return;
+    if (a.rank < 2 || a.dt == CPU_PRED || (!exact(&a) && cpu_dt_info[a.dt].bits < 16)) return;
     int batch = pick(m, a.rank - 1), k = a.rank - 1;
     int64_t na = 1, nb = 1;
     like.rank = 0;
@@ -382,7 +729,7 @@ static void dot(struct maker *m, const struct value *v)
     nf_buf_add_c(m->out, ") -> ");
     type(m, r);
     nf_buf_add_char(m->out, '\n');
-    if (cpu_dt_float(a.dt)) { /* back to small numbers */
+    if (!exact(&a)) { /* back to small numbers */
         struct value in = *r, *t = add(m, &in);
         nf_buf_addf(m->out, "  %%%d = stablehlo.tanh %%%d : ", t->id, in.id);
         type(m, t);
@@ -441,7 +788,7 @@ static void dynamic(struct maker *m, const struct value *v)
 static void loop(struct maker *m, const struct value *v)
 {
     struct value a = *v, b = *same_type(m, v);
-    if (a.dt == CPU_PRED || (cpu_dt_small(a.dt))) return;
+    if (a.dt == CPU_PRED || cpu_dt_small(a.dt) || cpu_dt_complex(a.dt)) return;
     int zero = m->next++, limit = m->next++, one = m->next++;
     nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<0> : tensor<i32>\n  %%%d = stablehlo.constant dense<%d> : tensor<i32>\n  %%%d = stablehlo.constant dense<1> : tensor<i32>\n", zero, limit, pick(m, 4), one);
     int w = m->next++;
@@ -483,13 +830,12 @@ void random_program(uint64_t seed, int ops, struct nf_buf *out)
         nf_buf_addf(out, "%s%%%d: ", i ? ", " : "", r->id);
         type(&m, r);
     }
-    size_t head = out->len;
     struct nf_buf body = NF_BUF_INIT;
     m.out = &body;
     int want = 1 + pick(&m, ops);
-    for (int i = 0; i < want && m.n < VALUES_MAX - 4; i++) {
+    for (int i = 0; i < want && m.n < VALUES_MAX - 32; i++) {
         struct value v = *old_value(&m);
-        switch (pick(&m, 24)) {
+        switch (pick(&m, 40)) {
         case 0: case 1: case 2: case 3: unary(&m, &v); break;
         case 4: case 5: case 6: case 7: case 8: binary(&m, &v); break;
         case 9: compare(&m, &v); break;
@@ -504,11 +850,24 @@ void random_program(uint64_t seed, int ops, struct nf_buf *out)
         case 18: pad(&m, &v); break;
         case 19: case 20: reduce(&m, &v); break;
         case 21: dot(&m, &v); break;
-        case 22: pick(&m, 2) ? iota(&m) : dynamic(&m, &v); break;
+        case 22: iota(&m); break;
+        case 23: dynamic(&m, &v); break;
+        case 24: rare_unary(&m, &v); break;
+        case 25: make_complex(&m, &v); break;
+        case 26: clamp(&m, &v); break;
+        case 27: gather(&m, &v, false); break;
+        case 28: gather(&m, &v, true); break;
+        case 29: case 30: window(&m, &v); break;
+        case 31: sort(&m, &v); break;
+        case 32: convolution(&m, &v); break;
+        case 33: fft(&m, &v); break;
+        case 34: random_bits(&m); break;
+        case 35: branches(&m, &v); break;
+        case 36: factor(&m, &v); break;
+        case 37: bits_of(&m, &v); break;
         default: loop(&m, &v); break;
         }
     }
-    (void)head;
     int outs = NF_MIN(1 + pick(&m, 4), m.n);
     nf_buf_add_c(out, ") -> (");
     int chosen[8];
@@ -539,14 +898,18 @@ static void fill(struct rt_array *a, uint64_t *s)
     size_t size = cpu_dt_bytes(t);
     for (int64_t i = 0; i < rt_array_count(a); i++) {
         uint64_t r = next(s);
-        struct cpu_num v = {.i = r % 7 == 0 ? (int64_t)next(s) : (int64_t)(r % 19) - 6, .re = (double)(int64_t)(r % 20001) / 10000 - 1};
+        struct cpu_num v = {.i = r % 7 == 0 ? (int64_t)next(s) : (int64_t)(r % 19) - 6, .re = (double)(int64_t)(r % 20001) / 10000 - 1, .im = (double)(int64_t)(r / 20001 % 2001) / 1000 - 1};
         if (r % 211 == 0) v.re = 0 * -1.0;
         v.i = t == CPU_PRED ? v.i & 1 : cpu_dt_int(t) ? cpu_int_wrap(t, v.i) : v.i;
         cpu_num_store(t, (char *)a->data + (size_t)i * size, v);
     }
 }
 
-static double tolerance(enum cpu_dt t) { return t == CPU_F64 ? 1e-12 : t == CPU_F32 ? 2e-5 : t == CPU_F16 ? 1.0 / 128 : 1.0 / 32; }
+static double tolerance(enum cpu_dt t)
+{
+    if (t == CPU_F64) return 1e-12;
+    return t == CPU_F32 || t == CPU_C64 ? 2e-5 : t == CPU_F16 ? 1.0 / 128 : t == CPU_BF16 ? 1.0 / 32 : 0.6;
+}
 
 /* least: what a conversion from a narrower type in the program may have brought along. */
 static bool close_enough(enum cpu_dt t, const struct rt_array *a, const struct rt_array *e, double least, struct nf_buf *why)
@@ -555,12 +918,15 @@ static bool close_enough(enum cpu_dt t, const struct rt_array *a, const struct r
     size_t size = cpu_dt_bytes(t);
     int64_t n = rt_array_count(e);
     for (int64_t i = 0; i < n; i++) {
-        double y = cpu_num_load(t, (char *)e->data + (size_t)i * size).re;
-        if (isfinite(y) && fabs(y) > top) top = fabs(y);
+        struct cpu_num y = cpu_num_load(t, (char *)e->data + (size_t)i * size);
+        if (isfinite(y.re)) top = fmax(top, fabs(y.re));
+        if (isfinite(y.im)) top = fmax(top, fabs(y.im));
     }
     for (int64_t i = 0; i < n; i++) {
         struct cpu_num x = cpu_num_load(t, (char *)a->data + (size_t)i * size), y = cpu_num_load(t, (char *)e->data + (size_t)i * size);
-        bool ok = t <= CPU_U64 ? x.i == y.i : (isnan(x.re) && isnan(y.re)) || x.re == y.re || fabs(x.re - y.re) <= tol * top + tol * 1e-3;
+        double least_step = tol * top + tol * 1e-3;
+        bool ok = t <= CPU_U64 ? x.i == y.i : (isnan(x.re) && isnan(y.re)) || x.re == y.re || fabs(x.re - y.re) <= least_step;
+        ok = ok && ((isnan(x.im) && isnan(y.im)) || x.im == y.im || fabs(x.im - y.im) <= least_step);
         if (ok) continue;
         nf_buf_addf(why, "element %" PRId64 " of %s: %.9g, the evaluator has %.9g (%" PRId64 ", %" PRId64 ")", i, cpu_dt_info[t].name, x.re, y.re, x.i, y.i);
         return false;
@@ -619,7 +985,7 @@ int random_compare(struct nf_str text, uint64_t seed, int threads, bool interpre
     }
     double least = 0;
     if (strstr(text.data, "stablehlo.convert"))
-        for (enum cpu_dt t = CPU_BF16; t <= CPU_F32; t++) {
+        for (enum cpu_dt t = CPU_F4E2M1FN; t <= CPU_F32; t++) {
             char name[16];
             nf_format(name, sizeof name, "x%s>", cpu_dt_info[t].name);
             if (strstr(text.data, name)) least = fmax(least, tolerance(t));
