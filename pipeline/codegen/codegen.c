@@ -20,6 +20,14 @@
 
 enum { ROUNDS_MAX = 200 };
 
+const struct cg_stage cg_stages[] = {
+    {"import", "a verified module", "a graph of simple operations; calls inlined, equal values made once"},
+    {"group", "a graph", "spaces, depths, groups = kernels, which values have memory"},
+    {"plan", "groups", "row programs and steps in order; lifetimes, shared memory, arena"},
+    {"assembly", "distinct row programs", "the machine code of each, k0, k1, ... in the plan's order of native kernels"},
+    {NULL, NULL, NULL},
+};
+
 static int lower_all(struct cg_graph *g, struct nf_error *err)
 {
     g->steps = NF_NEW(g->cg->arena, struct cg_steps);

@@ -33,7 +33,7 @@ struct cg_request {
     const char *name;        /* of the NEFF */
     const char *compiler;
     const char *cache_dir;   /* of compiled kernels; NULL: none */
-    /* Called with the printed form of each stage: import group lower plan. NULL: not wanted. */
+    /* Called with the printed form of each stage (cg_stages). NULL: not wanted. */
     void (*print)(void *user, const char *stage, struct nf_str text);
     void *print_user;
     struct cg_traces *ret_traces; /* NULL: not wanted */
@@ -61,6 +61,12 @@ void cg_artifact_write(const struct cg_artifact *a, struct neff_writer *w);
 
 /* The same with tensors named input0, ..., as one file. NF_EUNSUPPORTED names the operation that has no native form. Appends the NEFF's bytes to *ret_neff; ret_report may be NULL. */
 int cg_compile(struct hlo_module *m, const struct cg_request *request, struct nf_buf *ret_neff, struct cg_report *ret_report, struct nf_error *err);
+
+/* The stages that print something, in order; ends with an entry without a name. */
+struct cg_stage {
+    const char *name, *needs, *gives;
+};
+extern const struct cg_stage cg_stages[];
 
 /* "neffd-codegen 1 llvm 19.1.7", and the instruction set as in isa. */
 void cg_identify(char *version, size_t version_size, char *isa, size_t isa_size);

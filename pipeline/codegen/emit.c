@@ -100,6 +100,12 @@ int cg_emit(struct cg *cg, struct plan *plan, struct nf_buf *image, struct nf_er
         else plan->kernel[native[i]].image_offset = (int64_t)at;
     }
     if (!rc) nf_buf_add(image, l.bytes.data, l.bytes.len);
+    if (!rc && cg->print) { /* once more, for people */
+        struct nf_buf text = NF_BUF_INIT;
+        rc = m->assembly(&q, &text, err);
+        if (!rc) cg->print(cg->print_user, "assembly", nf_buf_str(&text));
+        nf_buf_done(&text);
+    }
     link_done(&l);
     return rc;
 }

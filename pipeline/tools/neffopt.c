@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "pipeline/codegen/codegen.h"
 #include "pipeline/hlo/bytecode.h"
 #include "pipeline/hlo/hlo_proto.h"
 #include "pipeline/hlo/passes.h"
@@ -11,7 +12,7 @@
 #include <getopt.h>
 #include <unistd.h>
 
-enum action { ACT_NONE, ACT_PRINT, ACT_GENERIC, ACT_CANONICAL, ACT_KEY, ACT_VERIFY, ACT_BYTECODE, ACT_HLO_PROTO, ACT_EVAL, ACT_STEPS, ACT_CHECK, ACT_LIST_OPS, ACT_LIST_PASSES };
+enum action { ACT_NONE, ACT_PRINT, ACT_GENERIC, ACT_CANONICAL, ACT_KEY, ACT_VERIFY, ACT_BYTECODE, ACT_HLO_PROTO, ACT_EVAL, ACT_STEPS, ACT_STAGE, ACT_CHECK, ACT_LIST_OPS, ACT_LIST_PASSES };
 
 struct options {
     enum action action;
@@ -20,12 +21,13 @@ struct options {
     struct check_options check;
     struct eval_options eval;
     const char *stage;          /* --native-stage */
+    const char *stage_after;    /* --print-after, of the code generator */
 };
 
 static const char usage_text[] =
     "usage: neffopt FILE|- --print|--print-generic|--canonical|--key|--verify|--to-bytecode[=VERSION]|--to-hlo-proto [-o OUT] [--passes=a,b,c] [--print-after=PASS|all] [--stats] [--debug-info] [--input-kind K] [--json]\n"
     "       neffopt FILE|- --eval [--inputs DIR] [--expected DIR] [--output DIR] [--function NAME]\n"
-    "       neffopt FILE|- --check-steps [--inputs DIR] | --native-stage=import|group|plan\n"
+    "       neffopt FILE|- --check-steps [--inputs DIR] | --native-stage=STAGE\n"
     "       neffopt --check PATH... [--target evaluator|cpu] [--list] [--json] [--jobs N] [--time-limit S]\n"
     "       neffopt --list-ops | --list-passes\n"
     "\n"
@@ -36,12 +38,12 @@ static const char usage_text[] =
     "  --verify           nothing but the verdict\n"
     "  --eval             run it on the reference evaluator\n"
     "  --check-steps      compare what the native form stores with the evaluator, and name the first operation that differs\n"
-    "  --native-stage S   print a stage of the native code generator\n"
+    "  --native-stage S   print a stage of the native code generator: import, group, plan, assembly, or all\n"
     "  --inputs DIR       arguments: DIR/00.npy, 01.npy, ...\n"
     "  --expected DIR     compare the results with DIR/00.npy, ...; tolerances are those of manifest.json\n"
     "  --function NAME    run another function than the entry\n"
     "  --passes=a,b,c     change the program by these passes first, in this order\n"
-    "  --print-after=P    print the program to stderr behind pass P, or behind each: all\n"
+    "  --print-after=P    print the program to stderr behind pass P, or behind each: all; or a stage of the native code generator\n"
     "  --debug-info       print locations\n"
     "  --stats            counts and times to stderr\n"
     "  -o, --output OUT   write there instead of to stdout (--eval: results to the folder OUT)\n"
@@ -211,7 +213,10 @@ static int run(const struct options *o)
         if (neffopt_eval(m, &e, &err))
             rc = fail_with(o, &err);
     } else if (o->action == ACT_STEPS) {
-        if (neffopt_steps(m, o->eval.inputs, o->stage, &err))
+        if (neffopt_steps(m, o->eval.inputs, &err))
+            rc = fail_with(o, &err);
+    } else if (o->action == ACT_STAGE) {
+        if (o->stage && neffopt_stage(m, o->stage, false, &err))
             rc = fail_with(o, &err);
     } else if (o->action == ACT_KEY) {
         rc = print_key(o, m, nf_buf_str(&text));
@@ -230,6 +235,8 @@ static int run(const struct options *o)
         hlo_print_with(m, &p, &out);
         rc = emit(o, &out);
     }
+    if (!rc && o->stage_after && neffopt_stage(m, o->stage_after, true, &err)) /* last: it changes the module */
+        rc = fail_with(o, &err);
     if (o->stats && m) {
         int64_t t4 = nf_now_ns();
         fprintf(stderr, "neffopt: %zu bytes, %u operations, %u values, %zu bytes of memory; parse %.2f ms, verify %.2f ms, canonical %.2f ms, print %.2f ms\n", text.len, m->num_ops,
@@ -241,6 +248,14 @@ static int run(const struct options *o)
     return rc;
 }
 
+static bool is_stage(const char *name)
+{
+    for (const struct cg_stage *s = cg_stages; s->name; s++)
+        if (strcmp(s->name, name) == 0)
+            return true;
+    return false;
+}
+
 static int list_passes(bool json)
 {
     for (size_t i = 0; hlo_pass_at(i); i++) {
@@ -250,6 +265,10 @@ static int list_passes(bool json)
         else
             printf("%-14s %s\n               requires %s; provides %s; breaks %s\n", p->name, p->help, p->needs, p->gives, p->breaks);
     }
+    if (!json)
+        printf("\nstages of the native code generator, for --print-after and --native-stage:\n");
+    for (const struct cg_stage *s = cg_stages; s->name && !json; s++)
+        printf("%-14s requires %s; provides %s\n", s->name, s->needs, s->gives);
     return 0;
 }
 
@@ -305,9 +324,9 @@ int main(int argc, char **argv)
         case O_EVAL: act = ACT_EVAL; break;
         case O_STEPS: act = ACT_STEPS; break;
         case O_STAGE:
-            if (strcmp(optarg, "import") != 0 && strcmp(optarg, "group") != 0 && strcmp(optarg, "plan") != 0)
-                return usage("", "--native-stage is import, group or plan");
-            act = ACT_STEPS;
+            if (!is_stage(optarg) && strcmp(optarg, "all") != 0)
+                return usage("", "--native-stage names no stage: see --list-passes");
+            act = ACT_STAGE;
             o.stage = optarg;
             break;
         case O_INPUTS: o.eval.inputs = optarg; break;
@@ -318,9 +337,12 @@ int main(int argc, char **argv)
         case O_LIST_PASSES: act = ACT_LIST_PASSES; break;
         case O_PASSES: o.passes = optarg; break;
         case O_PRINT_AFTER:
-            if (strcmp(optarg, "all") != 0 && !hlo_pass_find(nf_str_c(optarg)))
-                return usage("", "--print-after names no pass: see --list-passes");
-            o.print_after = optarg;
+            if (strcmp(optarg, "all") != 0 && !hlo_pass_find(nf_str_c(optarg)) && !is_stage(optarg))
+                return usage("", "--print-after names no pass and no stage: see --list-passes");
+            if (is_stage(optarg))
+                o.stage_after = optarg;
+            else
+                o.print_after = optarg;
             break;
         case O_JSON: o.json = o.check.json = true; break;
         case O_LIST: o.check.list = true; break;
@@ -366,6 +388,8 @@ int main(int argc, char **argv)
         return optind == argc ? list_ops(o.json) : usage("", "--list-ops takes no file");
     if (o.action == ACT_LIST_PASSES)
         return optind == argc ? list_passes(o.json) : usage("", "--list-passes takes no file");
+    if (o.action == ACT_NONE && o.stage_after)
+        o.action = ACT_STAGE;
     if (o.action == ACT_NONE && o.passes)
         o.action = ACT_PRINT;
     if (o.action == ACT_NONE)

@@ -45,8 +45,10 @@ int neffopt_eval(const struct hlo_module *m, const struct eval_options *o, struc
 struct hlo_eval_hooks;
 int neffopt_native(struct hlo_module *m, struct nf_str function, const struct hlo_eval_hooks *hooks, double time_limit_s, struct nf_error *err);
 
-/* The native form beside the evaluator, step by step; or (stage not NULL) prints a stage of the code generator. */
-int neffopt_steps(struct hlo_module *m, const char *inputs, const char *stage, struct nf_error *err);
+/* The native form beside the evaluator, step by step. */
+int neffopt_steps(struct hlo_module *m, const char *inputs, struct nf_error *err);
+/* Prints a stage of the code generator, or all; changes the module. */
+int neffopt_stage(struct hlo_module *m, const char *stage, bool to_stderr, struct nf_error *err);
 
 void json_string(struct nf_str s, struct nf_buf *out);
 

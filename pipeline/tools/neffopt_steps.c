@@ -2,7 +2,7 @@
  *
  * The program runs natively, and every value of the entry function that its plan stores is kept as the step that makes it leaves it.
  * Then the evaluator runs, and the first operation whose value differs by more than rounding is named. Without --inputs the arguments
- * are made up. neffopt FILE --native-stage=import|group|plan prints a stage of the code generator instead. */
+ * are made up. --native-stage=S and --print-after=S print a stage of the code generator instead. */
 #include "pipeline/codegen/codegen.h"
 #include "pipeline/hlo/eval.h"
 #include "pipeline/tools/neffopt.h"
@@ -79,12 +79,29 @@ static void make_up(struct rt_array *a, uint64_t *state)
     }
 }
 
+struct shown {
+    const char *stage; /* or all */
+    FILE *to;
+};
 static void show(void *user, const char *stage, struct nf_str text)
 {
-    if (strcmp(stage, user) == 0) fwrite(text.data, 1, text.len, stdout);
+    const struct shown *s = user;
+    if (strcmp(stage, s->stage) != 0 && strcmp(s->stage, "all") != 0) return;
+    if (s->to == stderr) fprintf(stderr, "// ----- after %s\n", stage);
+    fwrite(text.data, 1, text.len, s->to);
 }
 
-int neffopt_steps(struct hlo_module *m, const char *inputs, const char *stage, struct nf_error *err)
+int neffopt_stage(struct hlo_module *m, const char *stage, bool to_stderr, struct nf_error *err)
+{
+    struct shown s = {stage, to_stderr ? stderr : stdout};
+    struct cg_request q = {.tier = 1, .print = show, .print_user = &s};
+    struct cg_artifact a = {0};
+    int rc = cg_build(m, &q, &a, err);
+    if (!rc) cg_artifact_done(&a);
+    return rc;
+}
+
+int neffopt_steps(struct hlo_module *m, const char *inputs, struct nf_error *err)
 {
     struct steps s = {.m = m};
     struct nf_buf neff = NF_BUF_INIT;
@@ -95,10 +112,10 @@ int neffopt_steps(struct hlo_module *m, const char *inputs, const char *stage, s
     const void **ip = NULL;
     void **op = NULL;
     uint64_t state = 1;
-    struct cg_request q = {.tier = 1, .ret_traces = &s.traces, .print = stage ? show : NULL, .print_user = (void *)(uintptr_t)stage};
+    struct cg_request q = {.tier = 1, .ret_traces = &s.traces};
     rt_device_register(&cpu_device_ops);
     int rc = cg_compile(m, &q, &neff, NULL, err);
-    if (rc || stage) goto out;
+    if (rc) goto out;
     s.kept = nf_alloc_array(s.traces.n + 1, sizeof *s.kept);
     if ((rc = rt_device_open("cpu", NULL, &dev, err)) || (rc = rt_program_load(dev, nf_buf_str(&neff), NULL, &p, err))) goto out;
     size_t n = p->input_count, k = p->output_count;
