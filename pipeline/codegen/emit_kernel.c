@@ -570,6 +570,7 @@ static V index_value(struct em *e, const struct rp_ins *s, V col, int vl)
     int64_t st = x->stride[last], low, high;
     for (int d = 0; d < last; d++)
         if (x->stride[d]) off = LLVMBuildAdd(B, off, LLVMBuildMul(B, e->idx[d], c64(e, x->stride[d]), ""), "");
+    if (st && last < e->p->npar && e->idx[last]) col = e->idx[last]; /* all dims parallel, one element at a time */
     if (st && col) off = LLVMBuildAdd(B, off, LLVMBuildMul(B, col, c64(e, st), ""), "");
     /* The extent of the first dim is not known here; with others below 2^31 the sum is narrow only if it does not use it. */
     bool narrow = rp_extent(e->p, s->aux, 1, &low, &high) && low > INT32_MIN && high < INT32_MAX && x->stride[0] == 0;
@@ -914,7 +915,7 @@ static void emit_body(struct em *e, V lo, V hi)
     if (p->nd == 1 && !p->block && p->ins[0].op == RP_PASS && !has_op(p, 0, p->nins, 0, true)) {
         bool one_pass = true, strides = true;
         for (int i = 1; i < p->nins; i++) one_pass = one_pass && p->ins[i].op != RP_PASS && p->ins[i].op != RP_ONCE;
-        for (int a = 0; a < p->nacc; a++) strides = strides && (p->acc[a].stride[0] == 0 || p->acc[a].stride[0] == 1 || p->acc[a].arg == RP_NO_ARG);
+        for (int a = 0; a < p->nacc; a++) strides = strides && (p->acc[a].stride[0] == 0 || p->acc[a].stride[0] == 1 || p->acc[a].arg == RP_NO_ARG || e->pair[a]);
         if (one_pass && strides) {
             flat(e, lo, hi);
             return;

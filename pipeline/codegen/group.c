@@ -138,11 +138,26 @@ static void unite(struct cg_value *a, struct cg_value *b)
     b->group_size += a->group_size;
 }
 
-/* Complex numbers and the small floats below 16 bits are interpreted; they do not drag others along. */
-static int interpreted(const struct cg_value *v)
+/* Some functions of complex numbers are interpreted; they do not drag others along. */
+static int interpreted(const struct cg_value *v) { return cpu_dt_complex((enum cpu_dt)v->dt); }
+
+/* The least depth of what runs graph b, which may read values of g. */
+static int depth_of_reads(const struct cg_graph *g, const struct cg_graph *b)
 {
-    enum cpu_dt t = (enum cpu_dt)v->dt;
-    return cpu_dt_complex(t) || (cpu_dt_small(t) && t != CPU_BF16 && t != CPU_F16);
+    int depth = 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        const struct cg_value *v = b->v[i];
+        for (uint32_t k = 0; k < v->nin && !v->dead; k++) {
+            const struct cg_value *in = cg_base(v->in[k]);
+            if (in->graph == g && !source(in)) depth = NF_MAX(depth, in->depth + 1);
+        }
+        for (uint32_t k = 0; k < v->ngraph && !v->dead; k++) depth = NF_MAX(depth, depth_of_reads(g, v->graphs[k])); /* depth: bounded by import */
+    }
+    for (uint32_t i = 0; i < b->nresult; i++) {
+        const struct cg_value *r = cg_base(b->results[i]);
+        if (r->graph == g && !source(r)) depth = NF_MAX(depth, r->depth + 1);
+    }
+    return depth;
 }
 
 static void assign(struct cg_graph *g)
@@ -207,6 +222,7 @@ static void assign(struct cg_graph *g)
             int d = b->depth + (!inside && !source(b));
             if (d > v->depth) v->depth = d;
         }
+        for (uint32_t k = 0; k < v->ngraph; k++) v->depth = NF_MAX(v->depth, depth_of_reads(g, v->graphs[k]));
     }
     /* Components: producer and consumer, and readers of the same value. */
     struct nf_map *reader = nf_map_new(true);
