@@ -70,11 +70,28 @@ void cc_write_log(const struct cc *cc, int rc)
 /* ------------------------------------------------------------------------------------------------------ the real one */
 
 static volatile pid_t child;
+static volatile sig_atomic_t ended_by;
+
+static void on_stop(int sig) { ended_by = sig; }
 
 static void pass_on(int sig)
 {
     if (child > 0)
         kill(child, sig);
+}
+
+/* Sets a handler for the signals that end us, where `was` is what stands now: one that is ignored stays so. ret_which (may be NULL): those. */
+static void each_end_signal(void (*was)(int), void (*handler)(int), int flags, sigset_t *ret_which)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    struct sigaction now, act = {.sa_handler = handler, .sa_flags = flags};
+    for (size_t i = 0; i < NF_ARRAY_LEN(signals); i++) {
+        if (sigaction(signals[i], NULL, &now) != 0 || now.sa_handler != was)
+            continue;
+        sigaction(signals[i], &act, NULL);
+        if (ret_which)
+            sigaddset(ret_which, signals[i]);
+    }
 }
 
 /* With a log to write, we must see it end; else it takes our place. */
@@ -93,22 +110,22 @@ _Noreturn void cc_exec_real(struct cc *cc, const char *why)
     const char *log = cc->cfg ? cc->cfg->neffcc_log : getenv("NEFFCC_LOG");
     int e = 0;
     if (log && log[0]) {
-        struct sigaction act = {.sa_handler = pass_on};
-        static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-        for (size_t i = 0; i < NF_ARRAY_LEN(signals); i++)
-            sigaction(signals[i], &act, NULL);
+        /* Who ignores a signal (nohup) goes on doing so, and so does the compiler. None comes between the start and our knowing whom. */
+        sigset_t ours, before;
+        sigemptyset(&ours);
+        each_end_signal(on_stop, SIG_DFL, 0, NULL);
+        each_end_signal(SIG_DFL, pass_on, 0, &ours);
+        sigprocmask(SIG_BLOCK, &ours, &before);
         posix_spawnattr_t attr;
-        sigset_t standard;
-        sigemptyset(&standard);
-        for (size_t i = 0; i < NF_ARRAY_LEN(signals); i++)
-            sigaddset(&standard, signals[i]);
         posix_spawnattr_init(&attr);
-        posix_spawnattr_setsigdefault(&attr, &standard);
-        posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF);
+        posix_spawnattr_setsigdefault(&attr, &ours);
+        posix_spawnattr_setsigmask(&attr, &before);
+        posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
         pid_t pid = 0;
         e = posix_spawn(&pid, cc->compiler, NULL, &attr, cc->argv, environ);
         if (e == 0) {
             child = pid;
+            sigprocmask(SIG_SETMASK, &before, NULL);
             int status = 0;
             while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;
@@ -188,28 +205,7 @@ static void on_end(int sig)
     raise(sig);
 }
 
-static void remove_if_ended(char *path)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    half_written = path;
-    struct sigaction now;
-    for (size_t i = 0; i < NF_ARRAY_LEN(signals); i++)
-        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
-            signal(signals[i], on_end);
-}
-
-static volatile sig_atomic_t ended_by;
-
-static void on_stop(int sig) { ended_by = sig; }
-
-void cc_catch_signals(void)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    struct sigaction now, act = {.sa_handler = on_stop, .sa_flags = (int)SA_RESETHAND};    /* a second one ends us at once */
-    for (size_t i = 0; i < NF_ARRAY_LEN(signals); i++)
-        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
-            sigaction(signals[i], &act, NULL);
-}
+void cc_catch_signals(void) { each_end_signal(SIG_DFL, on_stop, (int)SA_RESETHAND, NULL); }   /* a second one ends us at once */
 
 bool cc_stop(void) { return ended_by != 0; }
 
@@ -239,7 +235,8 @@ static int write_output(const struct cc *cc, int fd, uint64_t bytes, struct nf_e
     int out = -1, r = NF_OK;
     if (path && (!there || S_ISREG(st.st_mode))) {
         tmp = nf_asprintf("%s.neffcc-%d", path, (int)getpid());
-        remove_if_ended(tmp);
+        half_written = tmp;
+        each_end_signal(SIG_DFL, on_end, 0, NULL);
         out = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     }
     bool in_place = out < 0;                           /* a device, a pipe, a folder that takes no new file: as the compiler would */
@@ -270,6 +267,8 @@ static int write_output(const struct cc *cc, int fd, uint64_t bytes, struct nf_e
 bool cc_output_possible(const struct cc *cc)
 {
     struct stat st;
+    if (!cc->output[0])
+        return false;
     if (stat(cc->output, &st) == 0)
         return !S_ISDIR(st.st_mode) && access(cc->output, W_OK) == 0;
     const char *slash = strrchr(cc->output, '/');

@@ -267,11 +267,14 @@ int main(int argc, char **argv)
         bool alone = first + 1 >= argc || argv[first + 1][0] == '-';
         if (alone && first + 1 < argc && (strcmp(argv[first + 1], "--help") == 0 || strcmp(argv[first + 1], "-h") == 0) && help_group(word))
             return CTL_OK;
-        for (size_t i = 0; alone && i < ctl_command_count; i++)
-            if (strncmp(ctl_commands[i].words, word, strlen(word)) == 0 && ctl_commands[i].words[strlen(word)] == ' ')
-                return ctl_usage(&c, "%s needs a command: neffctl %s --help lists them", word, word);
-        const char *near = nearest_command(argc - first, argv + first);
-        return near ? ctl_usage(&c, "unknown command %s; did you mean %s?", word, near) : ctl_usage(&c, "unknown command %s", word);
+        bool group = false;
+        for (size_t i = 0; i < ctl_command_count; i++)
+            group = group || (strncmp(ctl_commands[i].words, word, strlen(word)) == 0 && ctl_commands[i].words[strlen(word)] == ' ');
+        if (group && alone)
+            return ctl_usage(&c, "%s needs a command: neffctl %s --help lists them", word, word);
+        const char *near = nearest_command(argc - first, argv + first), *second = group ? argv[first + 1] : "";
+        return near ? ctl_usage(&c, "unknown command %s%s%s; did you mean %s?", word, second[0] ? " " : "", second, near)
+                    : ctl_usage(&c, "unknown command %s%s%s", word, second[0] ? " " : "", second);
     }
     c.args = nf_alloc_array((size_t)argc + 1, sizeof(*c.args));
     size_t letters = 0; /* "-qv" is two */

@@ -231,6 +231,10 @@ _Noreturn static void become(const struct drv_command *c, char *const *env, int 
             setrlimit((__rlimit_resource_t)resources[i], &mine);
         }
     }
+    if (c->memory_limit_bytes > 0) {     /* of one process, at once; all of them are in a cgroup or watched */
+        struct rlimit data = {(rlim_t)c->memory_limit_bytes, (rlim_t)c->memory_limit_bytes};
+        setrlimit(RLIMIT_DATA, &data);
+    }
     if (c->time_limit_ns > 0) {          /* a last resort, should the clock of the watcher be lost: a day's worth of processors */
         rlim_t s = (rlim_t)(c->time_limit_ns / 1000000000 + 1) * 1024;
         struct rlimit cpu = {s, s};

@@ -56,6 +56,7 @@ static void usage(void)
          "  flood[:KIB]           KIB (1024) of log on stderr, then on stdout\n"
          "  badutf8 | longline    bytes that are no UTF-8; a line of 10 MiB\n"
          "  alloc:MB[:S]          touches MB of memory, for S (0.5) seconds\n"
+         "  spread:MB[:S]         the same by four processes, a quarter each\n"
          "  fork | escape[:S]     leaves a child in its group; leaves a grandchild in a session of its own, for S (60) seconds\n"
          "  cwdcheck              fails if another compile's files are in the working directory\n"
          "  argvdump:PATH         writes its arguments and some variables as JSON\n"
@@ -528,8 +529,12 @@ static void act(struct call *c, const char *name, const char *arg, const char *a
             printf("%01024d", 0);
         putchar('\n');
         fflush(stdout);
-    } else if (strcmp(name, "alloc") == 0) {
-        size_t bytes = (size_t)n << 20;
+    } else if (strcmp(name, "alloc") == 0 || strcmp(name, "spread") == 0) {
+        bool four = *name == 's', first = true;
+        fflush(NULL);
+        for (int i = 1; four && first && i < 4; i++)
+            first = fork() != 0;
+        size_t bytes = ((size_t)n << 20) / (four ? 4 : 1);
         void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED) {
             say("ERROR", "root", "MemoryError");
@@ -538,6 +543,10 @@ static void act(struct call *c, const char *name, const char *arg, const char *a
         memset(p, 1, bytes);
         sleep_s(arg2 ? strtod(arg2, NULL) : 0.5);
         munmap(p, bytes);
+        if (!first)
+            _exit(0);
+        while (four && wait(NULL) > 0)
+            ;
     } else if (strcmp(name, "fork") == 0) {
         leave_child(false, arg ? number : 60);
     } else if (strcmp(name, "escape") == 0) {

@@ -318,6 +318,28 @@ class NeverBreaksABuild(Case):
         self.ok(more=["-q"])
         self.assertEqual(self.last()["via"], "exec")
 
+    def test_signals_reach_the_real_compiler(self):
+        """Also with a log to write, when we stand before it: it gets the signal, and we end as it did. One that is ignored stays so."""
+        os.unlink(self.path("real/neuronx-cc"))
+        with open(self.path("real/neuronx-cc"), "w") as f:
+            f.write('#!/bin/sh\ntrap "echo got it >seen; exit 9" TERM\n: >ready\nwhile :; do sleep 0.05; done\n')
+        os.chmod(self.path("real/neuronx-cc"), 0o755)
+        for log in (self.path("neffcc.log"), ""):
+            p = self.start(["neuronx-cc", "bogus"], NEFFCC_LOG=log)
+            self.wait_for(lambda: os.path.exists(os.path.join(self.work, "ready")))
+            p.send_signal(signal.SIGTERM)
+            p.communicate(timeout=20 * SLOW)
+            self.assertEqual(p.returncode, 9)
+            for name in ("seen", "ready"):
+                os.unlink(os.path.join(self.work, name))
+        p = subprocess.Popen(["neuronx-cc", "bogus"], cwd=self.work, env=self.env, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.wait_for(lambda: os.path.exists(os.path.join(self.work, "ready")))
+        p.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        self.assertIsNone(p.poll())
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(p.wait(20 * SLOW), 9)
+
     def test_a_broken_configuration(self):
         p = self.cc(NEFFD_RETRIES="many")
         self.assertEqual(p.returncode, 0, p.err)
@@ -438,7 +460,7 @@ class Outputs(Case):
                     self.assertEqual(os.readlink(f"/proc/{p.pid}/fd/{fd}"), "/dev/null", f"{fd} of those without {closed}")
                 self.assertEqual(p.wait(60 * SLOW), 0, closed)
                 self.neff(f"c{i}.neff")
-                self.assertEqual(subprocess.run(args, cwd=self.work, env=self.env, timeout=60 * SLOW).returncode, 0)
+                self.assertEqual(subprocess.run(args, cwd=self.work, env=self.env, stdout=subprocess.DEVNULL, timeout=60 * SLOW).returncode, 0)
                 self.neff(f"c{i}.neff")
             self.assertEqual(self.compiles, 6)
         self.both(test)
@@ -479,12 +501,12 @@ class Outputs(Case):
 
     def test_what_cannot_be_written_is_said_before_the_compile(self):
         os.mkdir(os.path.join(self.work, "folder"))
-        for out in ("none/o.neff", "folder"):
+        for out in ("none/o.neff", "folder", ""):
             p = self.cc(out=out)
             real = subprocess.run([FAKE, *self.args(out=out)[1:]], cwd=self.work, env=self.env, capture_output=True)
             self.assertEqual((p.returncode, p.stderr), (real.returncode, real.stderr))
             self.assertEqual(self.last()["via"], "exec")
-        self.assertEqual(self.compiles, 4)
+        self.assertEqual(self.compiles, 6)
 
     def test_a_full_disk_where_the_output_goes(self):
         if os.geteuid() != 0:

@@ -61,7 +61,7 @@ class WithoutADaemon(unittest.TestCase):
         self.assertIn("cache verify", self.place.ctl("cache", "--help").out)
 
     def test_usage(self):
-        for args, words in [([], "no command"), (["frobnicate"], "unknown command"), (["complie", "x"], "did you mean compile"), (["compile"], "missing"),
+        for args, words in [([], "no command"), (["frobnicate"], "unknown command"), (["complie", "x"], "did you mean compile"), (["warm", "bogus"], "unknown command warm bogus"), (["compile"], "missing"),
                             (["compile", "a", "b"], "too many"), (["compile", "--taget=cpu", "x"], "did you mean --target"), (["cache"], "needs a command"),
                             (["compile", self.file, "-O", "nothing"], "NAME=VALUE"), (["compile", self.file, "--timeout", "soon"], "--timeout"),
                             (["compile", self.file, "--timeout"], "needs a value"), (["compile", self.file, "--stop-after", "lunch"], "import"),
