@@ -240,13 +240,12 @@ def run(test, build_dir, options, wrapper):
             name, _, reason = reason.partition(": ")
             result.skips.append((name, reason))
             result.passed -= 1
-    else:
-        if not read_unittest(output, result):        # first: an `ok` of its may stand alone on its line, as TAP's do
-            found, whole = read_tap(output, result)
-            if found and not whole and not why:
-                why = "fewer results than planned"
-            if not found and not why:
-                result.passed += 1
+    elif not read_unittest(output, result):  # first: its lines may look like TAP's
+        found, whole = read_tap(output, result)
+        if found and not whole and not why:
+            why = "fewer results than planned"
+        if not found and not why:
+            result.passed += 1
     if why and not result.failures:
         result.failures.append(why)
     if options.sanitize and not result.failures and re.search(r"(ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:)", output):
@@ -346,6 +345,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 2, 2))
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and the tests would inherit that
     try:
         wanted = re.compile(options.only) if options.only else None
     except re.error as e:

@@ -4,6 +4,7 @@
 import array
 import ctypes as C
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -250,5 +251,15 @@ class WithoutADaemon(unittest.TestCase):
                 self.assertEqual(hashlib.sha256(f.read()).hexdigest(), done["artifact"]["sha256"])
 
 
+def under_the_sanitizer():
+    """An instrumented library needs its run-time loaded before Python itself."""
+    needed = subprocess.run(["ldd", LIBRARY], capture_output=True, text=True).stdout
+    runtime = re.search(r"=> (\S*/lib[at]san\S*)", needed)
+    if runtime and "LD_PRELOAD" not in os.environ:
+        options = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"  # Python ends with its memory allocated
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "LD_PRELOAD": runtime.group(1), "ASAN_OPTIONS": options})
+
+
 if __name__ == "__main__":
+    under_the_sanitizer()
     unittest.main()
