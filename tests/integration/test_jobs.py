@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from lib import Place, SLOW, done, expect, failed, main, module, neffctl, payload, processes_with, until
+from lib import Place, SLOW, Skip, done, expect, failed, main, module, neffctl, payload, processes_with, until
 
 T = {"target": "trn2"}
 
@@ -397,7 +397,7 @@ def argv0(pid):
 
 
 def priorities():
-    with Place("slow:0.6", args=["--workers", "1"]) as p:
+    with Place(f"slow:{SLOW}", args=["--workers", "1"]) as p:
         order = []
         lock = threading.Lock()
 
@@ -442,6 +442,8 @@ def queue_limit_says_when():
 
 def memory_admission():
     """Two compiles that were seen to need 150 MB do not run beside each other in 250 MB."""
+    if os.environ.get("TEST_SANITIZE") == "thread":
+        raise Skip("ThreadSanitizer makes 400 MB of the compiler's 150")
     with Place("alloc:150:0.8", args=["--workers", "2", "--memory-limit", "400M"]) as p:
         done(p.client().compile(module(0), **T)[0])
         p.daemon.stop()

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-# tests/run: slow timeout=1500
+# tests/run: timeout=1500
 """kill -9 of a client, the uploader, a worker, the compiler or the daemon at seeded moments inside upload, keying, compile and publish.
 
 After each: no wait over its limit, no torn entry, every digest that was acknowledged is still a hit, no process of ours is left after
@@ -140,8 +140,6 @@ class Round:
 
 def seeded_kills(args):
     rounds = 12 if args.fast else 40
-    if os.environ.get("TEST_SANITIZE"):
-        rounds = 8
     until_time = time.time() + args.minutes * 60
     rng = random.Random(args.seed)
     known = {}
