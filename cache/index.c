@@ -571,6 +571,12 @@ static void batch_take(struct cache__index *ix, struct index_op *batch, size_t c
     ix->tried_ns = nf_now_ns();
 }
 
+static void sums_forget(struct cache__index *ix)
+{
+    nf_map_free(ix->sums);
+    ix->sums = NULL;
+}
+
 static void *index_main(void *arg)
 {
     struct cache__index *ix = arg;
@@ -603,6 +609,7 @@ static void *index_main(void *arg)
         if (n == 0)
             batch = NULL;
         ix->queue_len -= n;
+        sums_forget(ix);
         ix->lossy |= ix->dropped;
         ix->dropped = false;
         pthread_mutex_unlock(&ix->lock);
@@ -630,6 +637,26 @@ static void *index_main(void *arg)
 
 /* ------------------------------------------------------------------------------------------------------------ queueing */
 
+/* What uses and counts are told apart by. */
+static struct nf_str sum_key(const struct index_op *op)
+{
+    return op->kind == OP_USE ? nf_digest_str(&op->row.key) : nf_str_c(op->text);
+}
+
+/* A hundred hits of one key are one row's update: what is still queued takes the next one in. */
+static bool sum_up(struct cache__index *ix, enum op_kind kind, struct nf_str key, uint64_t number, int64_t used_s)
+{
+    pthread_mutex_lock(&ix->lock);
+    struct index_op *op = ix->sums ? nf_map_get(ix->sums, key) : NULL;
+    bool found = op && op->kind == kind;
+    if (found) {
+        op->number += number;
+        op->row.used_s = NF_MAX(op->row.used_s, used_s);
+    }
+    pthread_mutex_unlock(&ix->lock);
+    return found;
+}
+
 static void enqueue(struct cache__index *ix, struct index_op *op)
 {
     pthread_mutex_lock(&ix->lock);
@@ -643,6 +670,14 @@ static void enqueue(struct cache__index *ix, struct index_op *op)
     ix->queue_end = &op->next;
     ix->queue_len++;
     ix->queued++;
+    if (op->kind == OP_USE || op->kind == OP_COUNT) {
+        if (!ix->sums)
+            ix->sums = nf_map_new(false);
+        nf_map_del(ix->sums, sum_key(op)); /* the map borrows keys: not one of an op that it no longer leads to */
+        nf_map_put(ix->sums, sum_key(op), op);
+    } else {
+        sums_forget(ix); /* a use of what is put or dropped here stays behind it */
+    }
     if (op->kind == OP_PUT) {
         ix->pending_local += op->row.local_bytes;
         ix->pending_shared += op->row.shared_bytes;
@@ -699,7 +734,7 @@ void cache__index_drop(struct cache__index *ix, const struct nf_digest *key, boo
 
 void cache__index_use(struct cache__index *ix, const struct nf_digest *key, int64_t at_s, uint64_t uses)
 {
-    if (!ix)
+    if (!ix || sum_up(ix, OP_USE, nf_digest_str(key), uses, at_s))
         return;
     struct index_op *op = nf_alloc(sizeof(*op) + 1);
     op->kind = OP_USE;
@@ -720,7 +755,7 @@ static void enqueue_named(struct cache__index *ix, enum op_kind kind, const char
 
 void cache__index_count(struct cache__index *ix, const char *name, uint64_t delta)
 {
-    if (ix && delta)
+    if (ix && delta && !sum_up(ix, OP_COUNT, nf_str_c(name), delta, 0))
         enqueue_named(ix, OP_COUNT, name, delta);
 }
 
@@ -808,6 +843,7 @@ void cache__index_close(struct cache__index *ix)
         return;
     cache__index_stop(ix);
     batch_free(ix->queue);
+    sums_forget(ix);
     pthread_mutex_destroy(&ix->read_lock);
     pthread_mutex_destroy(&ix->lock);
     pthread_cond_destroy(&ix->work_cond);

@@ -46,6 +46,7 @@ struct cache__index {
     pthread_mutex_t lock;               /* all below */
     pthread_cond_t work_cond, flush_cond, done_cond;
     struct index_op *queue, **queue_end;
+    struct nf_map *sums;                /* key or name -> the queued op that further uses or counts are added to; NULL: none yet */
     size_t queue_len;
     uint64_t queued, written;
     uint64_t pending_local, pending_shared; /* bytes of queued puts */

@@ -1,7 +1,7 @@
 /* The index: what it holds, and that it can be deleted, spoiled, of another version or shared at any moment. */
 #include "fixture.h"
 
-#include "cache/index.h"
+#include "cache/index_internal.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -92,6 +92,36 @@ START_TEST(rows_come_back_as_they_went_in)
     ck_assert_uint_eq(t.entries, 100);
     ck_assert_uint_eq(t.local_bytes, 110000);
     ck_assert_uint_eq(t.shared_bytes, 0);
+    cache__index_close(ix);
+}
+END_TEST
+
+START_TEST(many_uses_are_one_update)
+{
+    struct cache__index *ix = index_open();
+    struct cache__row a = row_of(1), b = row_of(2), got;
+    cache__index_put(ix, &a);
+    cache__index_put(ix, &b);
+    cache__index_flush(ix, NF_SEC);
+    uint64_t before = ix->queued;
+    for (int i = 0; i < 1000; i++) {
+        cache__index_use(ix, &a.key, 2000000 + i % 7, 1);
+        cache__index_use(ix, &b.key, 2000000, 2);
+        cache__index_count(ix, "hits", 1);
+    }
+    ck_assert_uint_lt(ix->queued - before, 3000 / 2);
+    /* What is dropped takes the uses before it along, and not those after it. */
+    cache__index_drop(ix, &b.key, false, CACHE_IN_LOCAL);
+    cache__index_put(ix, &b);
+    cache__index_use(ix, &b.key, 3000000, 5);
+    cache__index_flush(ix, NF_SEC);
+    ck_assert_int_eq(cache__index_get(ix, &a.key, false, arena, &got), NF_OK);
+    ck_assert_uint_eq(got.uses, 1000);
+    ck_assert_int_eq(got.used_s, 2000006);
+    ck_assert_int_eq(cache__index_get(ix, &b.key, false, arena, &got), NF_OK);
+    ck_assert_uint_eq(got.uses, 5);
+    ck_assert_int_eq(got.used_s, 3000000);
+    ck_assert_uint_eq(cache__index_counter(ix, "hits"), 1000);
     cache__index_close(ix);
 }
 END_TEST
@@ -370,6 +400,7 @@ int main(void)
     tcase_add_checked_fixture(t, fixture_setup, fixture_teardown);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, rows_come_back_as_they_went_in);
+    tcase_add_test(t, many_uses_are_one_update);
     tcase_add_test(t, tiers_uses_failures_and_sums);
     tcase_add_test(t, it_is_there_after_a_restart);
     tcase_add_test(t, whatever_was_done_to_the_file_it_is_made_anew);
