@@ -154,7 +154,9 @@ static int compile(const struct compile_input *input, struct compile_sink *sink,
     if (r != NF_OK)
         return r;
     if (!option_is(input, "native", "0")) {
-        struct cg_request q = {.tier = !option_is(input, "tier", "0"), .threads = (int)sysconf(_SC_NPROCESSORS_ONLN)};
+        char kernels[4096];
+        nf_format(kernels, sizeof kernels, "%s/kernels", input->cfg ? input->cfg->local_dir : "");
+        struct cg_request q = {.tier = !option_is(input, "tier", "0"), .threads = (int)sysconf(_SC_NPROCESSORS_ONLN), .cache_dir = input->cfg && input->cfg->local_dir ? kernels : NULL};
         r = cg_build(input->graph->module, &q, &native, &why);
         made = r == NF_OK;
         if (!made && (r != NF_EUNSUPPORTED || option_is(input, "native", "1"))) {

@@ -112,6 +112,7 @@ struct cg_options {
     int lanes;              /* f32 lanes of a vector */
     int recompute;          /* limit of the store rule */
     int threads;            /* that compile kernels */
+    const char *cache_dir;  /* of kernels; NULL: none */
 };
 
 struct cg {
@@ -230,6 +231,7 @@ int cg_lower(struct cg_graph *g, struct cg_steps *ret_steps, struct nf_error *er
 int cg_plan(struct cg *cg, struct plan **ret_plan, struct nf_error *err);
 
 /* ---- emit.c ---- */
-int cg_emit(struct cg *cg, struct plan *plan, struct nf_buf *image, struct nf_error *err);
+/* ret_cached: kernels that did not have to be compiled. */
+int cg_emit(struct cg *cg, struct plan *plan, struct nf_buf *image, uint32_t *ret_cached, struct nf_error *err);
 
 #endif

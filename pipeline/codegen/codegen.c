@@ -169,7 +169,7 @@ int cg_build(struct hlo_module *m, const struct cg_request *q, struct cg_artifac
     struct plan *plan = NULL;
     struct cg_report rep = {0};
     int64_t t0 = nf_now_ns(), t1;
-    cg.options = (struct cg_options){.tier = q->tier, .interpret = q->interpret, .features = q->features ? q->features : cpu_features(), .recompute = 6, .threads = q->threads};
+    cg.options = (struct cg_options){.tier = q->tier, .interpret = q->interpret, .features = q->features ? q->features : cpu_features(), .recompute = 6, .threads = q->threads, .cache_dir = q->cache_dir};
     cg.options.lanes = cg.options.features & CPU_FEATURE_AVX512 ? 16 : cg.options.features & CPU_FEATURE_AVX2 ? 8 : 4;
     /* Deprecated operations are rewritten, dynamic shapes refined from the entry's; what stays is refused by name below. */
     struct nf_error ignored = {0};
@@ -199,7 +199,7 @@ int cg_build(struct hlo_module *m, const struct cg_request *q, struct cg_artifac
     if ((rc = cg_plan(&cg, &plan, err))) goto out;
     t1 = nf_now_ns();
     rep.plan_ns = t1 - t0;
-    if (!q->interpret && (rc = cg_emit(&cg, plan, &image, err))) goto out;
+    if (!q->interpret && (rc = cg_emit(&cg, plan, &image, &rep.cached, err))) goto out;
     rep.emit_ns = nf_now_ns() - t1;
     rep.image_bytes = image.len;
     print_stage(&cg, "plan", plan);

@@ -13,7 +13,7 @@
 struct hlo_module;
 struct hlo_value;
 
-#define CG_EMITTER_VERSION 2 /* enters keys of artifacts and of cached kernels: raise it with every change of the code made */
+#define CG_EMITTER_VERSION 3 /* enters keys of artifacts and of cached kernels: raise it with every change of the code made */
 
 /* Where the plan keeps what an operation of the entry function made: for checks step by step. */
 struct cg_trace {
@@ -32,7 +32,7 @@ struct cg_request {
     int threads;             /* that compile kernels; 0: 1 */
     const char *name;        /* of the NEFF */
     const char *compiler;
-    const char *cache_dir;   /* of compiled kernels; NULL: none */
+    const char *cache_dir;   /* of compiled kernels, of this user alone (kernel_cache.c), made when absent; NULL: none */
     /* Called with the printed form of each stage (cg_stages). NULL: not wanted. */
     void (*print)(void *user, const char *stage, struct nf_str text);
     void *print_user;
@@ -40,7 +40,7 @@ struct cg_request {
 };
 
 struct cg_report {
-    uint32_t steps, kernels, distinct, native, dots;
+    uint32_t steps, kernels, distinct, native, cached, dots; /* cached: of the native ones */
     uint64_t arena_bytes, image_bytes, constant_bytes;
     int64_t import_ns, group_ns, plan_ns, emit_ns;
 };

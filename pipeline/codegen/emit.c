@@ -1,7 +1,9 @@
-/* emit.c: the distinct row programs of a plan become one image: compiled by the module that holds LLVM, linked here. */
+/* emit.c: the distinct row programs of a plan become one image: their code comes from the cache of kernels or from the module that holds LLVM. */
 #include "pipeline/codegen/codegen.h"
 #include "pipeline/codegen/cg.h"
 #include "pipeline/codegen/emit_internal.h"
+
+#include "base/file.h"
 
 #include <dlfcn.h>
 #include <libgen.h>
@@ -66,47 +68,74 @@ static const struct emit_module *llvm_module(struct nf_error *err)
     return m;
 }
 
-int cg_emit(struct cg *cg, struct plan *plan, struct nf_buf *image, struct nf_error *err)
+/* Code of the kernels that are not in the cache; into code[i]. */
+static int compile(struct cg *cg, const struct emit_target *t, const struct rp_prog *const *prog, uint32_t n, struct nf_buf *code, struct nf_error *err)
 {
-    struct emit_target t;
-    struct link_image l = {0};
     struct emit_objects o = {0};
-    const char *why;
-    int rc = target_of(cg->options.features, &t, err);
-    if (rc) return rc;
-    uint32_t *native = NF_NEW_ARRAY(cg->arena, uint32_t, cg->nkernel + 1), n = 0;
-    const struct rp_prog **prog = NF_NEW_ARRAY(cg->arena, const struct rp_prog *, cg->nkernel + 1);
-    for (uint32_t i = 0; i < cg->nkernel; i++) {
-        const struct rp_prog *p = emit_split_complex(cg->kernels[i]->prog, cg->arena);
-        if (!p || !emit_supported(p, &t, &why)) continue;
-        prog[n] = p;
-        native[n++] = i;
-    }
-    if (n == 0) return 0;
     const struct emit_module *m = llvm_module(err);
     if (!m) return NF_EUNSUPPORTED;
-    struct emit_request q = {.target = &t, .prog = prog, .count = n, .tier = cg->options.tier, .threads = cg->options.threads};
-    if ((rc = m->compile(&q, &o, err))) return rc;
-    for (uint32_t b = 0; b < o.count; b++) {
-        if (!rc) rc = link_add(&l, o.object[b].data, o.object[b].len, err);
-        free((void *)(uintptr_t)o.object[b].data);
-    }
-    free(o.object);
+    struct emit_request q = {.target = t, .prog = prog, .count = n, .tier = cg->options.tier, .threads = cg->options.threads};
+    int rc = m->compile(&q, &o, err);
+    if (rc) return rc;
     for (uint32_t i = 0; i < n && !rc; i++) {
         char name[32];
-        uint64_t at;
         nf_format(name, sizeof name, "k%u", i);
-        if (!link_find(&l, name, &at)) rc = nf_fail(err, NF_EINTERNAL, "linking kernels: %s is missing", name);
-        else plan->kernel[native[i]].image_offset = (int64_t)at;
+        rc = i / EMIT_BATCH < o.count ? link_kernel(o.object[i / EMIT_BATCH].data, o.object[i / EMIT_BATCH].len, name, &code[i], err)
+                                      : nf_fail(err, NF_EINTERNAL, "linking kernels: an object is missing");
     }
-    if (!rc) nf_buf_add(image, l.bytes.data, l.bytes.len);
+    for (uint32_t b = 0; b < o.count; b++) free((void *)(uintptr_t)o.object[b].data);
+    free(o.object);
     if (!rc && cg->print) { /* once more, for people */
         struct nf_buf text = NF_BUF_INIT;
         rc = m->assembly(&q, &text, err);
         if (!rc) cg->print(cg->print_user, "assembly", nf_buf_str(&text));
         nf_buf_done(&text);
     }
-    link_done(&l);
+    return rc;
+}
+
+int cg_emit(struct cg *cg, struct plan *plan, struct nf_buf *image, uint32_t *ret_cached, struct nf_error *err)
+{
+    struct emit_target t;
+    const char *why, *dir = cg->print ? NULL : cg->options.cache_dir; /* who wants to see the code sees all of it made */
+    int rc = target_of(cg->options.features, &t, err);
+    if (rc) return rc;
+    uint32_t *native = NF_NEW_ARRAY(cg->arena, uint32_t, cg->nkernel + 1), *fresh = NF_NEW_ARRAY(cg->arena, uint32_t, cg->nkernel + 1), n = 0, missing = 0;
+    const struct rp_prog **prog = NF_NEW_ARRAY(cg->arena, const struct rp_prog *, cg->nkernel + 1);
+    struct kernel_key *key = NF_NEW_ARRAY(cg->arena, struct kernel_key, cg->nkernel + 1);
+    struct nf_buf *code = nf_alloc_array(cg->nkernel + 1, sizeof *code), *made = nf_alloc_array(cg->nkernel + 1, sizeof *made);
+    if (dir && nf_mkdir_p(dir, 0700, NULL)) dir = NULL;
+    for (uint32_t i = 0; i < cg->nkernel; i++) {
+        const struct rp_prog *p = emit_split_complex(cg->kernels[i]->prog, cg->arena);
+        if (!p || !emit_supported(p, &t, &why)) continue;
+        native[n] = i;
+        if (dir) key[n] = kernel_key(cg->kernels[i]->text, &t, cg->options.tier);
+        if (!dir || !kernel_cache_get(dir, &key[n], &code[n])) {
+            fresh[missing] = n;
+            prog[missing++] = p;
+        }
+        n++;
+    }
+    *ret_cached = n - missing;
+    if (missing) rc = compile(cg, &t, prog, missing, made, err);
+    for (uint32_t i = 0; i < missing && !rc; i++) {
+        if (dir) kernel_cache_put(dir, &key[fresh[i]], nf_buf_str(&made[i]));
+        code[fresh[i]] = made[i];
+        made[i] = NF_BUF_INIT;
+    }
+    const size_t align = cg->options.features & CPU_FEATURE_NEON ? 4096 : 64;
+    for (uint32_t i = 0; i < n && !rc; i++) {
+        static const char zero[4096];
+        nf_buf_add(image, zero, (align - image->len % align) % align);
+        plan->kernel[native[i]].image_offset = (int64_t)image->len;
+        nf_buf_add(image, code[i].data, code[i].len);
+    }
+    for (uint32_t i = 0; i < cg->nkernel; i++) {
+        nf_buf_done(&code[i]);
+        nf_buf_done(&made[i]);
+    }
+    free(code);
+    free(made);
     return rc;
 }
 

@@ -5,6 +5,7 @@
 #ifndef NEFFD_PIPELINE_CODEGEN_EMIT_INTERNAL_H
 #define NEFFD_PIPELINE_CODEGEN_EMIT_INTERNAL_H
 
+#include "base/digest.h"
 #include "runtime/cpu/rowprog.h"
 
 struct emit_target {
@@ -13,7 +14,8 @@ struct emit_target {
     const char *cpu, *features, *triple;
 };
 
-/* Kernels [0, count) as relocatable objects, batch by batch in order; kernel i is the function k<i>. */
+/* Kernels [0, count) as relocatable objects, EMIT_BATCH to each in order; kernel i is the function k<i>, in a section of its own. */
+enum { EMIT_BATCH = 8 };
 struct emit_request {
     const struct emit_target *target;
     const struct rp_prog *const *prog;
@@ -31,7 +33,7 @@ struct emit_module {
     void (*llvm_version)(unsigned *major, unsigned *minor, unsigned *patch);
     int (*assembly)(const struct emit_request *, struct nf_buf *out, struct nf_error *);
 };
-enum { EMIT_MODULE_VERSION = 1 };
+enum { EMIT_MODULE_VERSION = 2 };
 #define EMIT_MODULE_SYMBOL "neffd_llvm_module"
 
 /* Is there code for every instruction? false: the program is interpreted; *ret_why names the first one without. */
@@ -40,19 +42,16 @@ int emit_class(enum cpu_dt t);
 bool emit_supported(const struct rp_prog *p, const struct emit_target *t, const char **ret_why);
 /* complex.c: the same program with complex numbers in parts; p itself when it has none, NULL when it cannot be done. */
 const struct rp_prog *emit_split_complex(const struct rp_prog *p, struct nf_arena *arena);
-/* link.c: objects into one position-independent image. */
-struct link_symbol {
-    char name[32];
-    uint64_t offset;
+/* link.c: appends the code of a kernel, which begins with its function and needs nothing else; it runs wherever it is put at a multiple
+ * of 64 (aarch64: of 4096). NF_EINTERNAL: a foreign relocation, an undefined symbol, a writable section. */
+int link_kernel(const void *object, size_t size, const char *name, struct nf_buf *ret_code, struct nf_error *err);
+
+/* kernel_cache.c: code of kernels that were compiled before. */
+struct kernel_key {
+    struct nf_digest digest;
 };
-struct link_image {
-    struct nf_buf bytes;
-    struct link_symbol *symbols;
-    size_t nsymbol, cap;
-};
-/* NF_EINTERNAL: a foreign relocation, an undefined symbol, a writable section. */
-int link_add(struct link_image *l, const void *object, size_t size, struct nf_error *err);
-bool link_find(const struct link_image *l, const char *name, uint64_t *ret_offset);
-void link_done(struct link_image *l);
+struct kernel_key kernel_key(struct nf_str text, const struct emit_target *t, int tier);
+bool kernel_cache_get(const char *dir, const struct kernel_key *key, struct nf_buf *ret_code);
+void kernel_cache_put(const char *dir, const struct kernel_key *key, struct nf_str code); /* as far as it can */
 
 #endif

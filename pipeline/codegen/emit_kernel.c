@@ -140,7 +140,10 @@ static V small_value(struct em *e, enum cpu_dt t, V bits, int vl)
             c[i] = LLVMConstBitCast(LLVMConstInt(e->i32, w, 0), f32);
         }
         V init = LLVMConstArray2(f32, c, n);
+        char section[64];
+        nf_format(section, sizeof section, ".rodata.%s", cpu_dt_info[t].name);
         e->table[t] = LLVMAddGlobal(e->m, LLVMTypeOf(init), "");
+        LLVMSetSection(e->table[t], section);
         LLVMSetInitializer(e->table[t], init);
         LLVMSetGlobalConstant(e->table[t], 1);
         LLVMSetLinkage(e->table[t], LLVMPrivateLinkage);
@@ -1020,6 +1023,9 @@ void emit_kernel(LLVMModuleRef m, const char *name, const struct rp_prog *p, con
     e->argp = nf_alloc_array((size_t)p->narg + 1, sizeof *e->argp);
     LLVMTypeRef ft = LLVMFunctionType(LLVMVoidTypeInContext(e->cx), (LLVMTypeRef[]){e->ptr, e->i64, e->i64}, 3, 0);
     e->fn = LLVMAddFunction(m, name, ft);
+    char section[64];
+    nf_format(section, sizeof section, ".text.%s", name);
+    LLVMSetSection(e->fn, section);
     attribute(e, "nounwind", NULL);
     attribute(e, "target-cpu", t->cpu);
     attribute(e, "target-features", t->features);

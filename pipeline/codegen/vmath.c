@@ -220,6 +220,7 @@ static V reduce_huge_fn(const struct vm *v, LLVMTypeRef *ret_type)
     V f = LLVMGetNamedFunction(v->m, "reduce_huge"), words[NF_ARRAY_LEN(two_over_pi)];
     if (f) return f;
     f = LLVMAddFunction(v->m, "reduce_huge", *ret_type);
+    LLVMSetSection(f, ".text.reduce_huge"); /* taken along by the kernels that call it */
     LLVMSetLinkage(f, LLVMInternalLinkage);
     V user = LLVMGetBasicBlockParent(LLVMGetInsertBlock(v->b));
     for (int k = 0; k < 2; k++) {
@@ -230,6 +231,7 @@ static V reduce_huge_fn(const struct vm *v, LLVMTypeRef *ret_type)
     LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(v->cx, LLVMGetEnumAttributeKindForName("nounwind", 8), 0));
     for (size_t i = 0; i < NF_ARRAY_LEN(two_over_pi); i++) words[i] = LLVMConstInt(i64, two_over_pi[i], 0);
     V init = LLVMConstArray2(i64, words, NF_ARRAY_LEN(two_over_pi)), table = LLVMAddGlobal(v->m, LLVMTypeOf(init), "");
+    LLVMSetSection(table, ".rodata.two_over_pi");
     LLVMSetInitializer(table, init);
     LLVMSetGlobalConstant(table, 1);
     LLVMSetLinkage(table, LLVMPrivateLinkage);

@@ -1,4 +1,5 @@
 /* Machine code against the interpreter of row programs, and elementary functions against libm. */
+#include "base/file.h"
 #include "pipeline/codegen/codegen.h"
 #include "pipeline/codegen/emit_internal.h"
 #include "pipeline/hlo/hlo.h"
@@ -7,6 +8,7 @@
 
 #include <check.h>
 #include <math.h>
+#include <unistd.h>
 
 /* ck_assert_msg reports every time that it holds, too: not for millions of elements. */
 #define HOLDS(condition, ...) do { if (!(condition)) ck_abort_msg(__VA_ARGS__); } while (0)
@@ -232,13 +234,55 @@ END_TEST
 /* The linker refuses what would not run by itself, and never reads outside an object. */
 START_TEST(link_refuses)
 {
-    struct link_image l = {0};
+    struct nf_buf code = NF_BUF_INIT;
     struct nf_error err = {0};
     char junk[256];
     memset(junk, 0x5a, sizeof junk);
-    ck_assert_int_eq(link_add(&l, junk, 3, &err), NF_EINTERNAL);
-    ck_assert_int_eq(link_add(&l, junk, sizeof junk, &err), NF_EINTERNAL);
-    link_done(&l);
+    ck_assert_int_eq(link_kernel(junk, 3, "k0", &code, &err), NF_EINTERNAL);
+    ck_assert_int_eq(link_kernel(junk, sizeof junk, "k0", &code, &err), NF_EINTERNAL);
+    ck_assert_uint_eq(code.len, 0);
+    nf_buf_done(&code);
+}
+END_TEST
+
+/* Kernels that were compiled before are taken from the cache; the artifact is the same with and without it, and a damaged or foreign file
+ * is as good as none. */
+START_TEST(kernels_are_kept)
+{
+    char dir[] = "/tmp/nf-kernels-XXXXXX", path[64];
+    struct cg_artifact art[4] = {0};
+    struct nf_error err = {0};
+    struct nf_buf slot = NF_BUF_INIT;
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    for (int i = 0; i < 4; i++) {
+        struct nf_arena *a = nf_arena_new(0);
+        struct hlo_module *m;
+        struct cg_request q = {.tier = 1, .cache_dir = i ? dir : NULL};
+        ck_assert_int_eq(hlo_parse(nf_str_c(programs[6]), NULL, a, &m, &err), 0);
+        if (i == 3) { /* one byte of every file */
+            for (int k = 0; k < 4096; k++) {
+                nf_format(path, sizeof path, "%s/%03x", dir, (unsigned)k);
+                if (access(path, F_OK)) continue;
+                slot.len = 0;
+                ck_assert_int_eq(nf_file_read(path, 1 << 21, &slot, &err), 0);
+                slot.data[slot.len - 1] ^= 1;
+                ck_assert_int_eq(nf_file_replace(path, nf_buf_str(&slot), 0600, &err), 0);
+            }
+        }
+        ck_assert_msg(cg_build(m, &q, &art[i], &err) == 0, "%s", err.message);
+        ck_assert_uint_gt(art[i].report.native, 0);
+        ck_assert_uint_eq(art[i].report.cached, i == 2 ? art[i].report.native : 0);
+        ck_assert(nf_str_eq(nf_buf_str(&art[i].image), nf_buf_str(&art[0].image)));
+        ck_assert(nf_str_eq(nf_buf_str(&art[i].plan), nf_buf_str(&art[0].plan)));
+        nf_arena_free(a);
+    }
+    for (int i = 0; i < 4; i++) cg_artifact_done(&art[i]);
+    for (int k = 0; k < 4096; k++) {
+        nf_format(path, sizeof path, "%s/%03x", dir, (unsigned)k);
+        unlink(path);
+    }
+    ck_assert_int_eq(rmdir(dir), 0);
+    nf_buf_done(&slot);
 }
 END_TEST
 
@@ -295,6 +339,7 @@ int main(void)
     tcase_add_loop_test(c, small_floats, CPU_F4E2M1FN, CPU_BF16);
     tcase_add_loop_test(c, code_and_interpreter, 0, (int)NF_ARRAY_LEN(programs));
     tcase_add_test(c, link_refuses);
+    tcase_add_test(c, kernels_are_kept);
     tcase_add_test(c, plans_with_wrong_bytes);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
