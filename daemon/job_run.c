@@ -133,7 +133,7 @@ static bool try_again(struct job *j, const struct nf_error *err, unsigned attemp
         }
     } else if (nf_status_class(err->code) == NF_CLASS_TRANSIENT) {
         again = attempts <= (unsigned)NF_MAX(d->cfg->retries, 0);
-        if (again && err->code == NF_ENOMEM)
+        if (again && (err->code == NF_ENOMEM || err->code == NF_ECOMPILERKILLED))   /* killed is often for memory, without anybody saying so */
             j->memory_hint = NF_MAX(d->memory_limit_bytes, j->peak_rss * 2);   /* alone */
     } else if (err->code == NF_EWORKERCRASH || err->code == NF_ECOMPILERCRASH) {
         again = ++j->internal_attempts <= 1;

@@ -400,7 +400,7 @@ static enum cc_next compile(struct alone *a, int *ret_rc, struct nf_error *why)
         again = r != NF_OK && (int64_t)attempts <= allowed && !cc_stop();
         if (again) {
             nf_log(NF_LOG_WARNING, "neffcc", "the compile failed and is tried again", "attempt=%u why=%s", attempts, nf_log_quote(err.message));
-            if (r == NF_ENOMEM)
+            if (r == NF_ENOMEM || r == NF_ECOMPILERKILLED)   /* the second is often the first, without anybody saying so */
                 need = CC_NEED_ALL;
             enter(a, RESTING);
             for (int64_t end = nf_now_ns() + backoff; nf_now_ns() < end && !waiting(a);)

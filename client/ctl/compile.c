@@ -6,6 +6,8 @@
 #include "client/ctl/canonical.h"
 #include "client/ctl/request.h"
 #include "client/wire.h"
+#include "pipeline/driver/drv_flags.h"
+#include "runtime/platform.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -97,7 +99,15 @@ int ctl_request_init(struct ctl *c, const char *path, struct ctl_request *q, str
         if (!nf_utf8_valid(nf_str_c(q->request.name)))
             q->request.name = NULL;
     }
-    q->options = nf_alloc_array(c->given_count + 1, sizeof(*q->options));
+    /* What neffcc takes from the environment, so that both ask for the same. */
+    const char *const *env = drv_env_names();
+    size_t env_count = 0;
+    while (env[env_count])
+        env_count++;
+    q->options = nf_alloc_array(c->given_count + env_count + 1, sizeof(*q->options));
+    for (size_t i = 0; i < env_count && (!q->request.target || rt_target_is_neuron(nf_str_c(q->request.target))); i++)
+        if ((v = getenv(env[i])) && nf_utf8_valid(nf_str_c(v)))
+            q->options[q->request.option_count++] = (neffd_option){.name = nf_asprintf("env:%s", env[i]), .value = nf_strdup(v)};
     for (size_t i = 0; i < c->given_count; i++) {
         if (strcmp(c->given[i].name, "option") != 0)
             continue;

@@ -164,6 +164,13 @@ static bool number(const char *dir, const char *file, const char *word, uint64_t
     return found;
 }
 
+uint64_t drv_oom_kills(void)
+{
+    uint64_t n = 0;
+    number("/proc", "vmstat", "oom_kill", &n);
+    return n;
+}
+
 static const struct hierarchy {
     const char *mount, *line, *limit, *usage, *cache;
 } hierarchies[] = {

@@ -117,14 +117,18 @@ static int by_row(const char *compiler, const struct drv_evidence *e, struct nf_
     return r->status;
 }
 
+static int by_memory(const char *compiler, const struct drv_result *result, struct nf_error *err)
+{
+    nf_fail(err, NF_ENOMEM, "%s was killed for memory (peak %llu MB)", compiler, (unsigned long long)(result->peak_rss_bytes >> 20));
+    nf_error_hint(err, "run fewer compiles at once (compile_slots, memory_limit), or use a host with more memory");
+    return NF_ENOMEM;
+}
+
 static int by_signal(const char *compiler, const struct drv_evidence *e, const struct drv_result *result, struct nf_error *err)
 {
     int sig = result->status;
-    if (result->oom_killed || (sig == SIGKILL && e->row >= 0 && rows[e->row].status == NF_ENOMEM)) {
-        nf_fail(err, NF_ENOMEM, "%s was killed for memory (peak %llu MB)", compiler, (unsigned long long)(result->peak_rss_bytes >> 20));
-        nf_error_hint(err, "run fewer compiles at once (compile_slots, memory_limit), or use a host with more memory");
-        return NF_ENOMEM;
-    }
+    if (result->oom_killed || (sig == SIGKILL && (result->oom_nearby || (e->row >= 0 && rows[e->row].status == NF_ENOMEM))))
+        return by_memory(compiler, result, err);
     if (sig == SIGKILL || sig == SIGTERM || sig == SIGINT || sig == SIGHUP || sig == SIGQUIT || sig == SIGPIPE || sig == SIGXCPU) {
         nf_fail(err, NF_ECOMPILERKILLED, "%s was killed by signal %d (%s) (peak %llu MB)", compiler, sig, signal_name(sig),
                 (unsigned long long)(result->peak_rss_bytes >> 20));
@@ -149,6 +153,8 @@ static int by_exit(const char *compiler, const struct drv_evidence *e, const str
         nf_error_hint(err, "the file counts, not what the compiler says; try again, and look at its log");
         return NF_ECOMPILERCRASH;
     }
+    if (result->oom_killed)
+        return by_memory(compiler, result, err);
     if (status == 126 || status == 127) {
         nf_fail(err, NF_ENOCOMPILER, "%s could not start something (exit %d)%s%s", compiler, status, e->first_error[0] ? ": " : "", e->first_error);
         nf_error_hint(err, "its installation is not whole: try it by hand with --version");

@@ -39,7 +39,8 @@ static const struct known *find_pair(struct nf_str name, struct nf_str *ret_valu
 }
 
 static const char *const env_names[] = {
-    "NEURON_FRAMEWORK_DEBUG", "NKI_DEBUG_INFO", "XLA_IR_DEBUG", "XLA_HLO_DEBUG", "NEURON_USE_NKI_ALLTOALLV", "COLLECTIVE_BUCKETSIZE_IN_MB", NULL,
+    "NEURON_FRAMEWORK_DEBUG",    "NKI_DEBUG_INFO",                  "XLA_IR_DEBUG",             "XLA_HLO_DEBUG",
+    "NEURON_USE_SPLIT_ALLGATHER", "NEURON_USE_SPLIT_REDUCE_SCATTER", "NEURON_USE_NKI_ALLTOALLV", "COLLECTIVE_BUCKETSIZE_IN_MB", NULL,
 };
 
 const char *const *drv_env_names(void)

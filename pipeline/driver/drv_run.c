@@ -199,6 +199,7 @@ int drv_run(const struct drv_command *command, struct drv_result *ret_result, st
         goto out;
     }
     drv_cgroup_make(&group, command->memory_limit_bytes);
+    uint64_t oom_kills = drv_oom_kills();
     r.started = nf_now_ns();
     r.keeper = fork();
     if (r.keeper == 0)
@@ -220,6 +221,7 @@ int drv_run(const struct drv_command *command, struct drv_result *ret_result, st
         fcntl(r.pipe[i], F_SETFL, O_NONBLOCK);
     watch(&r);
     result.oom_killed = drv_cgroup_oom(&group);
+    result.oom_nearby = drv_oom_kills() > oom_kills;
     r.peak = NF_MAX(r.peak, drv_cgroup_peak(&group));
     while (waitpid(r.keeper, NULL, 0) < 0 && errno == EINTR)
         ;

@@ -45,7 +45,8 @@ struct drv_result {
     uint64_t peak_rss_bytes;             /* of all of them together, as sampled; at least the largest single one's */
     int64_t cpu_ns;                      /* of those that were waited for */
     int64_t wall_ns;
-    bool oom_killed;                     /* the cgroup says so */
+    bool oom_killed;                     /* one of them, their cgroup says */
+    bool oom_nearby;                     /* somebody on this machine, while it ran */
     unsigned leftovers;                  /* descendants that had to be killed at the end */
 };
 

@@ -935,7 +935,7 @@ class Failures(Case):
         for retries in (1, 0):
             p = subprocess.run([*enter, *self.args(more=["--big"])], cwd=self.work, env={**self.env, "NEFFD_RETRIES": str(retries)}, capture_output=True, timeout=60 * SLOW)
             self.assertEqual(p.returncode, 137, p.stderr)
-            self.assertIn(b"memory", p.stderr)
+            self.assertIn(b"was killed for memory", p.stderr)
         self.assertEqual(self.compiles, before + 3)
 
     def test_a_big_one_is_not_overtaken_for_ever(self):
@@ -993,13 +993,28 @@ class Keys(Case):
                     dict(more=["--model-type=transformer"]), dict(more=["--lnc=1"]), dict(more=["--enable-saturate-infinity"]),
                     dict(more=["--disable-mixed-precision-accumulation"]), dict(more=["--a=b"]), dict(more=["--a-b"]), dict(more=["--a", "b"]),
                     dict(more=["--x=1 2"]), dict(more=["--x=1_2"]), dict(more=["--x=1", "2.x"]), dict(target="trn1"), dict(target="inf2"),
-                    dict(NEURON_FRAMEWORK_DEBUG="1"), dict(NKI_DEBUG_INFO="1"), dict(XLA_IR_DEBUG="1"), dict(XLA_HLO_DEBUG="1")]
+                    dict(NEURON_FRAMEWORK_DEBUG="1"), dict(NKI_DEBUG_INFO="1"), dict(XLA_IR_DEBUG="1"), dict(XLA_HLO_DEBUG="1"),
+                    dict(NEURON_USE_SPLIT_ALLGATHER="1"), dict(NEURON_USE_SPLIT_ALLGATHER="0"), dict(NEURON_USE_SPLIT_REDUCE_SCATTER="1"),
+                    dict(NEURON_USE_NKI_ALLTOALLV="0"), dict(COLLECTIVE_BUCKETSIZE_IN_MB="256")]
         keys = set()
         for v in variants:
             self.ok(**v)
             keys.add(self.last()["canonical_key"])
         self.assertEqual(len(keys), len(variants))
         self.assertEqual(self.compiles, len(variants))
+
+    def test_neffctl_asks_what_neffcc_asks(self):
+        """The same graph, flags and variables by either tool are one compile."""
+        self.start_daemon()
+        ctl = lambda *a, **env: subprocess.run([NEFFCTL, "compile", "m.mlir", "--target", "trn2", "--json", *a], cwd=self.work, env={**self.env, **env}, check=True,
+                                               capture_output=True)
+        self.ok(more=["--model-type=transformer"])
+        ctl("-O", "model-type=transformer")
+        self.assertEqual(self.compiles, 1)
+        ctl("-O", "model-type=transformer", NKI_DEBUG_INFO="1", COLLECTIVE_BUCKETSIZE_IN_MB="64")
+        self.assertEqual(self.compiles, 2)
+        self.ok(more=["--model-type=transformer"], NKI_DEBUG_INFO="1", COLLECTIVE_BUCKETSIZE_IN_MB="64")
+        self.assertEqual(self.compiles, 2)
 
     def test_keys_are_the_same_in_every_process(self):
         for i in range(12):
