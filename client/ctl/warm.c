@@ -17,8 +17,10 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,6 +41,7 @@ const struct ctl_option ctl_options_warm_run[] = {
 };
 const struct ctl_option ctl_options_warm_status[] = {
     {"wait", 0, NULL, NULL, "until the run has finished"},
+    {"timeout", 0, "S", NULL, "with --wait: at most S seconds, then exit 5"},
     {"state", 0, "FILE", "file", "state file of the run"},
     {0},
 };
@@ -393,6 +396,29 @@ static void *lane_run(void *user)
     }
 }
 
+/* Held by a run as long as it lives, so that whoever looks can tell, from any container that shares the directory. */
+static int state_lock(const char *state_path)
+{
+    char *path = nf_asprintf("%s.lock", state_path);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    free(path);
+    if (fd >= 0)
+        flock(fd, LOCK_EX | LOCK_NB);    /* two runs with one state: the first says that it lives */
+    return fd;
+}
+
+/* Whether the run that wrote the state has ended without saying so. */
+static bool run_died(const char *state_path)
+{
+    char *path = nf_asprintf("%s.lock", state_path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    free(path);
+    bool died = fd < 0 || flock(fd, LOCK_SH | LOCK_NB) == 0;
+    if (fd >= 0)
+        close(fd);
+    return died;
+}
+
 static int run_all(struct run *r)
 {
     struct ctl *c = r->c;
@@ -403,6 +429,7 @@ static int run_all(struct run *r)
         return ctl_fail(c, &err, NULL);
     r->deadline_ns = cl_deadline(timeout_ms);
     r->state_path = ctl_value(c, "state") ? ctl_value(c, "state") : (state = default_state());
+    int lock = state_lock(r->state_path);
     r->eta_ms = nf_alloc_array(r->count + 1, sizeof(*r->eta_ms));
     r->failures = json_object_new_array();
     pthread_mutex_init(&r->lock, NULL);
@@ -430,6 +457,8 @@ static int run_all(struct run *r)
     }
     json_object_put(r->failures);
     pthread_mutex_destroy(&r->lock);
+    if (lock >= 0)
+        close(lock);
     free(threads);
     free(r->eta_ms);
     free(state);
@@ -467,8 +496,12 @@ int ctl_cmd_warm_status(struct ctl *c)
     struct nf_error err = {0};
     char *state = NULL;
     const char *path = ctl_value(c, "state") ? ctl_value(c, "state") : (state = default_state());
-    int rc;
-    for (;;) {
+    uint64_t timeout_ms = 0;
+    int rc = ctl_value_seconds_ms(c, "timeout", &timeout_ms, &err);
+    if (rc < 0)
+        rc = ctl_fail(c, &err, NULL);
+    int64_t deadline = cl_deadline(timeout_ms);
+    while (rc == NF_OK) {
         struct nf_buf text = NF_BUF_INIT;
         struct json_object *o = NULL, *v;
         int r = nf_file_read(path, (size_t)1 << 20, &text, &err);
@@ -476,7 +509,7 @@ int ctl_cmd_warm_status(struct ctl *c)
             r = nf_fail(&err, NF_ECORRUPT, "%s is not the state of a warm-up", path);
         nf_buf_done(&text);
         if (r == NF_ENOTFOUND) {
-            if (ctl_flag(c, "wait")) { /* it may not have begun yet */
+            if (ctl_flag(c, "wait") && nf_now_ns() < deadline) { /* it may not have begun yet */
                 nf_sleep_ns(200 * NF_MS);
                 continue;
             }
@@ -489,9 +522,8 @@ int ctl_cmd_warm_status(struct ctl *c)
             break;
         }
         bool finished = json_object_object_get_ex(o, "finished", &v) && json_object_get_boolean(v);
-        int pid = int_field(o, "pid");
-        bool died = !finished && (pid <= 0 || (kill(pid, 0) < 0 && errno == ESRCH));
-        if (!finished && !died && ctl_flag(c, "wait")) {
+        bool died = !finished && run_died(path);
+        if (!finished && !died && ctl_flag(c, "wait") && nf_now_ns() < deadline) {
             char line[64];
             (void)nf_format(line, sizeof(line), "%d of %d", int_field(o, "done"), int_field(o, "total"));
             ctl_bar(c, int_field(o, "total") ? (double)int_field(o, "done") / int_field(o, "total") : -1, line);
@@ -510,7 +542,7 @@ int ctl_cmd_warm_status(struct ctl *c)
                 int_field(o, "running"), finished ? "; finished" : died ? "; interrupted: run it again to go on" : "");
         }
         /* Ready when everything was asked for and nothing failed. */
-        rc = !finished ? nf_status_exit(NF_EOVERLOADED) : int_field(o, "done") < int_field(o, "total") ? nf_status_exit(NF_ETIMEOUT) : int_field(o, "failed") ? CTL_WRONG : CTL_OK;
+        rc = !finished && !died && ctl_flag(c, "wait") ? nf_status_exit(NF_ETIMEOUT) : !finished ? nf_status_exit(NF_EOVERLOADED) : int_field(o, "done") < int_field(o, "total") ? nf_status_exit(NF_ETIMEOUT) : int_field(o, "failed") ? CTL_WRONG : CTL_OK;
         json_object_put(o);
         break;
     }

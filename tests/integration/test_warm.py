@@ -84,6 +84,32 @@ class Warm(unittest.TestCase):
         self.assertEqual(self.place.ctl("warm", "run", self.dir, "-q").code, 0)
         self.assertEqual(self.starts(), 6)
 
+    def test_status_tells_a_run_that_lives_from_one_that_is_gone(self):
+        """By a lock, not by its number: a probe may sit in another container, where that is nobody's."""
+        self.place.env["FAKE_NEURONX_CC_RULES"] = self.place.write("rules", " => slow:3\n")
+        self.assertEqual(self.record(graph(1)).code, 0)
+        self.place.start("--target=trn1")
+        early = self.place.ctl("warm", "status", "--wait", "--timeout", "0.5")
+        self.assertEqual(early.code, 3, early)
+        run = self.place.popen("warm", "run", self.dir)
+        end = time.monotonic() + 10 * SLOW
+        while self.starts() == 0:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
+        self.assertEqual(self.place.ctl("warm", "status", "--wait", "--timeout", "0.5").code, 5)
+        path = os.path.join(self.place.dir, "neffd-warm.json")
+        with open(path) as f:
+            state = json.load(f)
+        state["pid"] = 4194304
+        with open(path, "w") as f:
+            json.dump(state, f)
+        alive = self.place.ctl("warm", "status")
+        self.assertEqual((alive.code, "interrupted" in alive.out), (6, False), alive)
+        run.kill()
+        run.communicate()
+        gone = self.place.ctl("warm", "status", "--wait")
+        self.assertEqual((gone.code, "interrupted" in gone.out), (6, True), gone)
+
     def test_a_damaged_record_fails_alone(self):
         self.assertEqual(self.record(graph(1), graph(2), graph(3)).code, 0)
         records = sorted(f for f in os.listdir(self.dir) if f.endswith(".json"))
