@@ -1,7 +1,6 @@
 /* Machine code against the interpreter of row programs, and elementary functions against libm. */
 #include "base/file.h"
 #include "pipeline/codegen/codegen.h"
-#include "pipeline/codegen/emit_internal.h"
 #include "pipeline/hlo/hlo.h"
 #include "runtime/cpu/cpu.h"
 #include "runtime/cpu/plan.h"
@@ -231,20 +230,6 @@ START_TEST(code_and_interpreter)
 }
 END_TEST
 
-/* The linker refuses what would not run by itself, and never reads outside an object. */
-START_TEST(link_refuses)
-{
-    struct nf_buf code = NF_BUF_INIT;
-    struct nf_error err = {0};
-    char junk[256];
-    memset(junk, 0x5a, sizeof junk);
-    ck_assert_int_eq(link_kernel(junk, 3, "k0", &code, &err), NF_EINTERNAL);
-    ck_assert_int_eq(link_kernel(junk, sizeof junk, "k0", &code, &err), NF_EINTERNAL);
-    ck_assert_uint_eq(code.len, 0);
-    nf_buf_done(&code);
-}
-END_TEST
-
 /* Kernels that were compiled before are taken from the cache; the artifact is the same with and without it, and a damaged or foreign file
  * is as good as none. */
 START_TEST(kernels_are_kept)
@@ -338,7 +323,6 @@ int main(void)
     tcase_add_loop_test(c, functions_of_two, 0, (int)NF_ARRAY_LEN(functions2));
     tcase_add_loop_test(c, small_floats, CPU_F4E2M1FN, CPU_BF16);
     tcase_add_loop_test(c, code_and_interpreter, 0, (int)NF_ARRAY_LEN(programs));
-    tcase_add_test(c, link_refuses);
     tcase_add_test(c, kernels_are_kept);
     tcase_add_test(c, plans_with_wrong_bytes);
     suite_add_tcase(s, c);
