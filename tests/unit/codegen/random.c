@@ -149,7 +149,7 @@ static const char *less_region(struct nf_buf *b, enum cpu_dt t, int operands, co
     nf_buf_clear(b);
     nf_buf_addf(b, "{\n  ^bb0(%%l: tensor<%s>, %%r: tensor<%s>", n, n);
     for (int i = 1; i < operands; i++) nf_buf_addf(b, ", %%l%d: tensor<i32>, %%r%d: tensor<i32>", i, i);
-    nf_buf_addf(b, "):\n    %%z = stablehlo.compare %s, %%l, %%r : (tensor<%s>, tensor<%s>) -> tensor<i1>\n    stablehlo.return %%z : tensor<i1>\n  }", how, n, n);
+    nf_buf_addf(b, "):\n    %%z = stablehlo.compare %s, %%l, %%r%s : (tensor<%s>, tensor<%s>) -> tensor<i1>\n    stablehlo.return %%z : tensor<i1>\n  }", how, cpu_dt_float(t) ? ", TOTALORDER" : "", n, n);
     return b->data;
 }
 
