@@ -52,6 +52,8 @@ static int shaped(struct bc *b, struct nf_reader *r, enum hlo_type_kind kind, bo
     size_t rank = 0;
     if (has_shape) {
         int64_t *dims = int_list(b, r, &rank);
+        if (rank > HLO_MAX_RANK)
+            return hlo__bc_fail(b, r->at, NF_ELIMIT, "more dimensions than the limit of %d", HLO_MAX_RANK);
         for (size_t i = 0; i < rank; i++)
             if (dims[i] < 0 && dims[i] != HLO_DYNAMIC)
                 return hlo__bc_fail(b, r->at, NF_EGRAPH, "a dimension of %lld", (long long)dims[i]);

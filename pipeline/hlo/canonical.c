@@ -122,6 +122,27 @@ static const struct hlo_attr *renamed(struct canon *c, const struct hlo_attr *a,
 
 static bool is_private(const struct hlo_op *f) { return nf_str_eq_c(hlo_op_string(f, HLO_A_sym_visibility), "private"); }
 
+/* Private functions are called f0, f1, ..; where a root has one of these names, ff0, ff1, ..; and so on: how many letters it takes. */
+static size_t free_prefix(struct canon *c, struct hlo_op *const *roots, size_t n, size_t count)
+{
+    bool *taken = NF_NEW_ARRAY(c->scratch, bool, n + 2); /* n names cannot take n + 1 prefixes */
+    for (size_t i = 0; i < n; i++) {
+        struct nf_str name = hlo_func_name(roots[i]);
+        size_t letters = 0;
+        uint64_t number;
+        while (letters < name.len && name.data[letters] == 'f')
+            letters++;
+        struct nf_str digits = nf_str_n(name.data + letters, name.len - letters);
+        bool as_printed = digits.len && (digits.data[0] != '0' || digits.len == 1);
+        if (letters && letters <= n && as_printed && nf_str_to_u64(digits, &number) == 0 && number < count)
+            taken[letters] = true;
+    }
+    size_t letters = 1;
+    while (taken[letters])
+        letters++;
+    return letters;
+}
+
 static void order_functions(struct canon *c)
 {
     struct hlo_module *m = c->m;
@@ -166,26 +187,15 @@ static void order_functions(struct canon *c)
             hlo_op_erase(op);
     }
     struct nf_map *renames = nf_map_new(false);
+    size_t letters = free_prefix(c, queue, roots, n - roots);
+    char *prefix = nf_arena_alloc(c->scratch, letters + 1);
+    memset(prefix, 'f', letters);
     for (size_t i = 0; i < n; i++) {
         hlo_op_move(queue[i], top, NULL);
         if (hlo_func_block(queue[i])) /* a declaration must stay private */
             hlo_op_set_attr(queue[i], HLO_A_sym_visibility, NULL);
-        if (i >= roots) {
-            const char *name = nf_arena_printf(m->arena, "f%zu", i - roots);
-            nf_map_put(renames, hlo_func_name(queue[i]), (void *)(uintptr_t)name);
-        }
-    }
-    /* a root may already be called f0: private names then differ by a prefix that no root has */
-    for (bool clash = true; clash;) {
-        clash = false;
-        for (size_t i = 0; i < roots && !clash; i++)
-            for (size_t k = roots; k < n && !clash; k++)
-                clash = nf_str_eq_c(hlo_func_name(queue[i]), nf_map_get(renames, hlo_func_name(queue[k])));
-        if (clash)
-            for (size_t k = roots; k < n; k++) {
-                const char *old = nf_map_get(renames, hlo_func_name(queue[k]));
-                nf_map_put(renames, hlo_func_name(queue[k]), (void *)(uintptr_t)nf_arena_printf(m->arena, "f%s", old));
-            }
+        if (i >= roots)
+            nf_map_put(renames, hlo_func_name(queue[i]), nf_arena_printf(m->arena, "%s%zu", prefix, i - roots));
     }
     for (size_t i = roots; i < n; i++)
         hlo_op_set_attr(queue[i], HLO_A_sym_name, hlo_attr_string(m, nf_str_c(nf_map_get(renames, hlo_func_name(queue[i])))));

@@ -89,6 +89,8 @@ static int array_type(struct hp *p, const struct hp_inst *i, struct nf_str shape
     struct hlo_type t = {.kind = HLO_TYPE_TENSOR, .elem = e, .rank = (uint32_t)rank, .dims = dims};
     if (e == HLO_ELEM_MAX)
         return hp_fail(p, i, NF_EUNSUPPORTED, "element type %llu", (unsigned long long)primitive);
+    if (rank > HLO_MAX_RANK)
+        return hp_fail(p, i, NF_ELIMIT, "more dimensions than the limit of %d", HLO_MAX_RANK);
     for (size_t k = 0; k < rank; k++)
         if (dims[k] < 0)
             return hp_fail(p, i, NF_EGRAPH, "a dimension of %lld", (long long)dims[k]);

@@ -612,9 +612,7 @@ static struct hlo_op *after(const struct hlo_op *op, const struct hlo_op *root)
             if (b->first)
                 return b->first;
         const struct hlo_op *parent = op->block->region->op;
-        uint16_t r = 0;
-        while (parent->regions[r] != op->block->region)
-            r++;
+        ptrdiff_t r = op->block->region - parent->regions[0];
         struct hlo_op *inside = first_inside(parent, (uint16_t)(r + 1));
         if (inside)
             return inside;

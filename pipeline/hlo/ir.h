@@ -70,7 +70,7 @@ struct hlo_op {
     struct hlo_value *results;
     const struct hlo_attr **attrs;      /* one slot for each attribute of the row (hlo_op_info(id)->attrs), NULL where absent */
     struct hlo_named *dict;             /* the other attributes, sorted by name */
-    struct hlo_region **regions;
+    struct hlo_region **regions;        /* they lie one behind the other */
     struct nf_str name;                 /* of HLO_OP_UNKNOWN: "dialect.op" */
     uint32_t loc;                       /* index into m->locs; 0 unknown */
     uint32_t pos;                       /* byte offset in the input, for messages */

@@ -101,6 +101,29 @@ bool hlo__parse_alias_value(struct hlo_parser *p, char sigil, struct nf_str name
 
 /* ---- dictionaries ---- */
 
+enum { PAIRWISE = 16 }; /* keys of a dictionary that are compared one with another; longer ones are sorted */
+
+static bool duplicate(struct hlo_parser *p, const char *where, struct nf_str key)
+{
+    return hlo__parse_fail_at(p, where, NF_EGRAPH, "duplicate key '%.*s' in an attribute dictionary", NF_STR_ARG(key));
+}
+
+static int str_order(const void *a, const void *b) { return nf_str_cmp(*(const struct nf_str *)a, *(const struct nf_str *)b); }
+
+static bool keys_differ(struct hlo_parser *p, uint32_t base)
+{
+    uint32_t n = p->num_named - base;
+    struct nf_str *keys = nf_alloc_array(n, sizeof *keys), twice = {0};
+    for (uint32_t i = 0; i < n; i++)
+        keys[i] = p->named[base + i].name;
+    qsort(keys, n, sizeof *keys, str_order);
+    for (uint32_t i = 1; i < n && !twice.data; i++)
+        if (nf_str_eq(keys[i - 1], keys[i]))
+            twice = keys[i];
+    free(keys);
+    return !twice.data || duplicate(p, p->at, twice);
+}
+
 bool hlo__parse_dict(struct hlo_parser *p)
 {
     uint32_t base = p->num_named;
@@ -124,14 +147,14 @@ bool hlo__parse_dict(struct hlo_parser *p)
         } else {
             a = hlo_attr_unit(p->m);
         }
-        if (p->num_named - base < 16) {
+        if (p->num_named - base < PAIRWISE) {
             for (uint32_t i = base; i < p->num_named; i++)
                 if (nf_str_eq(p->named[i].name, key))
-                    return hlo__parse_fail_at(p, where, NF_EGRAPH, "duplicate key '%.*s' in an attribute dictionary", NF_STR_ARG(key));
+                    return duplicate(p, where, key);
         }
         parse_push_named(p, key, a);
     } while (parse_accept(p, ','));
-    return parse_expect(p, '}');
+    return parse_expect(p, '}') && (p->num_named - base <= PAIRWISE || keys_differ(p, base));
 }
 
 const struct hlo_attr *hlo__parse_dict_attr(struct hlo_parser *p, uint32_t base)

@@ -223,9 +223,6 @@ static bool parse_op_dict(struct hlo_parser *p, struct parse_op *b)
                 return false;
             continue;
         }
-        for (uint32_t k = b->named; k < kept; k++)
-            if (nf_str_eq(p->named[k].name, p->named[i].name))
-                return hlo__parse_fail_at(p, where, NF_EGRAPH, "attribute '%.*s' is given twice", NF_STR_ARG(p->named[i].name));
         p->named[kept++] = p->named[i];
     }
     p->num_named = kept;
@@ -246,6 +243,10 @@ bool hlo__parse_attr_dict(struct hlo_parser *p, struct parse_op *b)
 
 struct hlo_region *hlo__parse_region_new(struct hlo_parser *p, struct parse_op *b)
 {
+    if (b->num_regions == UINT16_MAX) {
+        hlo__parse_fail_at(p, p->at, NF_ELIMIT, "more regions than the limit of %d", UINT16_MAX);
+        return NULL;
+    }
     if (b->num_regions == b->cap_regions) {
         uint32_t cap = b->cap_regions ? b->cap_regions * 2 : 2;
         struct hlo_region **n = NF_NEW_ARRAY(p->scratch, struct hlo_region *, cap);
@@ -315,7 +316,7 @@ bool hlo__parse_region(struct hlo_parser *p, struct parse_op *b, const struct pa
 {
     struct hlo_region *r = hlo__parse_region_new(p, b);
     uint32_t scope = p->num_names, hidden = p->hidden;
-    if (!parse_expect(p, '{') || !hlo__parse_enter(p))
+    if (!r || !parse_expect(p, '{') || !hlo__parse_enter(p))
         return false;
     if (isolated)
         p->hidden = p->num_names;
@@ -380,6 +381,9 @@ static bool finish(struct hlo_parser *p, struct parse_op *b, struct hlo_block *b
         op->num_dict = n;
         if (n > 1)
             qsort(op->dict, n, sizeof *op->dict, named_cmp);
+        for (uint32_t i = 1; i < n; i++)
+            if (nf_str_eq(op->dict[i - 1].name, op->dict[i].name))
+                return hlo__parse_fail_at(p, p->begin + b->pos, NF_EGRAPH, "attribute '%.*s' is given twice", NF_STR_ARG(op->dict[i].name));
     }
     for (uint32_t i = 0; i < b->num_regions; i++)
         hlo_region_take(op->regions[i], b->regions[i]);

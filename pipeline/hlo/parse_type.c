@@ -244,8 +244,8 @@ static bool parse_dims(struct hlo_parser *p, uint32_t *ret_base)
         if (p->at >= p->end || *p->at != 'x')
             return hlo__parse_wrong(p, "'x' in a dimension list");
         p->at++;
-        if (p->num_ints - *ret_base > 1u << 16)
-            return hlo__parse_fail_at(p, p->at, NF_ELIMIT, "too many dimensions");
+        if (p->num_ints - *ret_base > HLO_MAX_RANK)
+            return hlo__parse_fail_at(p, p->at, NF_ELIMIT, "more dimensions than the limit of %d", HLO_MAX_RANK);
     }
 }
 

@@ -51,6 +51,7 @@ static int inline_call(struct inliner *in, struct hlo_op *call, struct hlo_op *f
 struct frame {
     struct hlo_op *func;
     struct hlo_walk walk;
+    struct hlo_op *call;        /* where the walk stands while the frames above do what this one calls */
 };
 
 static int inline_into(struct inliner *in, struct hlo_op *root, struct nf_map *states, uint8_t marks[3])
@@ -59,11 +60,12 @@ static int inline_into(struct inliner *in, struct hlo_op *root, struct nf_map *s
     struct frame *stack = NF_NEW_ARRAY(in->scratch, struct frame, cap);
     if (nf_map_get(states, hlo_func_name(root)) == &marks[DONE])
         return 0;
-    stack[depth++] = (struct frame){root, hlo_walk_of(root)};
+    stack[depth++] = (struct frame){root, hlo_walk_of(root), NULL};
     nf_map_put(states, hlo_func_name(root), &marks[BUSY]);
     while (depth) {
         struct frame *f = &stack[depth - 1];
-        struct hlo_op *op = hlo_walk_next(&f->walk);
+        struct hlo_op *op = f->call ? f->call : hlo_walk_next(&f->walk);
+        f->call = NULL;
         if (!op) {
             nf_map_put(states, hlo_func_name(f->func), &marks[DONE]);
             depth--;
@@ -81,15 +83,15 @@ static int inline_into(struct inliner *in, struct hlo_op *root, struct nf_map *s
             nf_error_location(in->err, "%s", hlo_op_where(in->m, op, where, sizeof where));
             return NF_EGRAPH;
         }
-        if (!state) { /* its own calls first, then this one again: the walk of this frame starts over, what is done is gone */
-            f->walk = hlo_walk_of(f->func);
+        if (!state) { /* its own calls first, then this one again */
+            f->call = op;
             if (depth == cap) {
                 struct frame *grown = NF_NEW_ARRAY(in->scratch, struct frame, cap * 2);
                 memcpy(grown, stack, depth * sizeof *grown);
                 stack = grown;
                 cap *= 2;
             }
-            stack[depth++] = (struct frame){callee, hlo_walk_of(callee)};
+            stack[depth++] = (struct frame){callee, hlo_walk_of(callee), NULL};
             nf_map_put(states, hlo_func_name(callee), &marks[BUSY]);
             continue;
         }
@@ -100,43 +102,67 @@ static int inline_into(struct inliner *in, struct hlo_op *root, struct nf_map *s
     return 0;
 }
 
-static void name_symbols(const struct hlo_attr *a, struct nf_map *names, unsigned depth)
+/* Functions that are named from what stays, each once. */
+struct reached {
+    struct hlo_module *m;
+    struct nf_map *seen;
+    struct hlo_op **queue;
+    size_t n;
+};
+
+static void reach(struct reached *r, struct hlo_op *func)
 {
-    static char yes;
+    if (func && nf_map_put(r->seen, hlo_func_name(func), func) == NULL)
+        r->queue[r->n++] = func;
+}
+
+static void reach_symbols(struct reached *r, const struct hlo_attr *a, unsigned depth)
+{
     if (!a || depth > 64)
         return;
     if (a->kind == HLO_ATTR_SYMBOL)
-        nf_map_put(names, a->str, &yes);
+        reach(r, hlo_module_func(r->m, a->str));
     else if (a->kind == HLO_ATTR_ARRAY)
         for (size_t i = 0; i < a->array.n; i++)
-            name_symbols(a->array.v[i], names, depth + 1);
+            reach_symbols(r, a->array.v[i], depth + 1);
     else if (a->kind == HLO_ATTR_DICT)
         for (size_t i = 0; i < a->dict.n; i++)
-            name_symbols(a->dict.v[i].attr, names, depth + 1);
+            reach_symbols(r, a->dict.v[i].attr, depth + 1);
 }
 
-/* Private functions that nothing names go, and what only they named, and so on. */
-static void drop_unnamed(struct hlo_module *m)
+static void reach_named(struct reached *r, const struct hlo_op *op)
 {
-    for (bool again = true; again;) {
-        struct nf_map *names = nf_map_new(false);
-        again = false;
-        struct hlo_walk w = hlo_walk_of(m->op);
-        for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
-            int attrs = hlo_op_info((enum hlo_op_id)op->id)->num_attrs;
-            for (int i = 0; i < attrs; i++)
-                name_symbols(op->attrs[i], names, 0);
-            for (uint32_t i = 0; i < op->num_dict; i++)
-                name_symbols(op->dict[i].attr, names, 0);
-        }
-        HLO_FOR_OPS(op, hlo_module_block(m))
-            if (op->id == HLO_OP_FUNC && nf_str_eq_c(hlo_op_string(op, HLO_A_sym_visibility), "private") && !nf_map_get(names, hlo_func_name(op))) {
-                hlo_op_erase(op);
-                again = true;
-            }
-        nf_map_free(names);
-        hlo_module_symbols_changed(m);
+    for (int i = 0; i < hlo_op_info((enum hlo_op_id)op->id)->num_attrs; i++)
+        reach_symbols(r, op->attrs[i], 0);
+    for (uint32_t i = 0; i < op->num_dict; i++)
+        reach_symbols(r, op->dict[i].attr, 0);
+}
+
+/* Private functions that nothing names which stays go. */
+static void drop_unnamed(struct hlo_module *m, struct nf_arena *scratch)
+{
+    size_t count = 0;
+    hlo_module_symbols_changed(m);
+    HLO_FOR_OPS(op, hlo_module_block(m))
+        count++;
+    struct reached r = {.m = m, .seen = nf_map_new(false), .queue = NF_NEW_ARRAY(scratch, struct hlo_op *, count + 1)};
+    reach_named(&r, m->op);
+    HLO_FOR_OPS(op, hlo_module_block(m))
+        if (op->id != HLO_OP_FUNC)
+            reach_named(&r, op);
+        else if (!nf_str_eq_c(hlo_op_string(op, HLO_A_sym_visibility), "private"))
+            reach(&r, op);
+    for (size_t done = 0; done < r.n; done++) {
+        struct hlo_walk w = hlo_walk_of(r.queue[done]);
+        reach_named(&r, r.queue[done]);
+        for (struct hlo_op *op; (op = hlo_walk_next(&w));)
+            reach_named(&r, op);
     }
+    HLO_FOR_OPS(op, hlo_module_block(m))
+        if (op->id == HLO_OP_FUNC && !nf_map_get(r.seen, hlo_func_name(op)))
+            hlo_op_erase(op);
+    nf_map_free(r.seen);
+    hlo_module_symbols_changed(m);
 }
 
 int hlo_pass_inline(struct hlo_module *m, struct nf_error *err)
@@ -149,8 +175,8 @@ int hlo_pass_inline(struct hlo_module *m, struct nf_error *err)
         if (!rc && op->id == HLO_OP_FUNC && hlo_func_block(op))
             rc = inline_into(&in, op, states, marks);
     nf_map_free(states);
-    nf_arena_free(in.scratch);
     if (!rc)
-        drop_unnamed(m);
+        drop_unnamed(m, in.scratch);
+    nf_arena_free(in.scratch);
     return rc;
 }

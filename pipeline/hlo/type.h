@@ -14,6 +14,7 @@
 struct hlo_attr;
 struct hlo_module;
 
+#define HLO_MAX_RANK 1024        /* what readers accept: rules compare lists of dimensions with each other */
 #define HLO_DYNAMIC INT64_MIN /* a dimension or a bound that is not known */
 
 /* Element kinds. Columns: enumerator, spelling, bits of the value, bytes of storage of one element, class. Sub-byte kinds

@@ -1,6 +1,8 @@
 /* Text: errors have their line, limits hold, literals of all spellings read alike, printing is a fixed point. */
 #include "samples.h"
 
+#include <time.h>
+
 static struct nf_error err;
 
 static int parse(const char *text, const struct hlo_limits *limits)
@@ -102,6 +104,111 @@ START_TEST(sizes_are_limited)
     /* a short text never asks for much memory */
     ck_assert_int_eq(parse("func.func @f() {\n  %0 = stablehlo.constant dense<[1]> : tensor<9000000000000xi32>\n  return\n}", NULL), NF_EGRAPH);
     ck_assert_int_eq(parse("func.func @f() {\n  %0 = stablehlo.constant dense<1> : tensor<9000000000000x9000000000000xi32>\n  return\n}", NULL), NF_EGRAPH);
+}
+END_TEST
+
+START_TEST(regions_and_dimensions_are_limited)
+{
+    struct nf_buf b = NF_BUF_INIT;
+    nf_buf_add_c(&b, "func.func @f(%i: tensor<i32>, %a: tensor<f32>) -> tensor<f32> {\n%0 = \"stablehlo.case\"(%i) (");
+    for (int i = 0; i < 66000; i++)
+        nf_buf_add_c(&b, i ? ",{stablehlo.return %a : tensor<f32>}" : "{stablehlo.return %a : tensor<f32>}");
+    nf_buf_add_c(&b, ") : (tensor<i32>) -> tensor<f32>\nreturn %0 : tensor<f32>\n}");
+    ck_assert_int_eq(parse(b.data, NULL), NF_ELIMIT);
+    nf_buf_clear(&b);
+    nf_buf_add_c(&b, "func.func @f(%a: tensor<");
+    for (int i = 0; i <= HLO_MAX_RANK; i++)
+        nf_buf_add_c(&b, "1x");
+    nf_buf_add_c(&b, "f32>) {\nreturn\n}");
+    ck_assert_int_eq(parse(b.data, NULL), NF_ELIMIT);
+    nf_buf_done(&b);
+}
+END_TEST
+
+/* Keys of a dictionary differ, however many there are. */
+START_TEST(long_dictionaries_have_no_key_twice)
+{
+    for (int twice = 0; twice < 40; twice += 39) {
+        struct nf_buf module = NF_BUF_INIT, op = NF_BUF_INIT;
+        nf_buf_add_c(&module, "module attributes {a = {k0 = 1");
+        nf_buf_add_c(&op, "func.func @f(%a: tensor<f32>) {\n%0 = stablehlo.add %a, %a {k0 = 1");
+        for (int i = 1; i < 40; i++) {
+            nf_buf_addf(&module, ", k%d = 1", i == 39 ? i - twice : i);
+            nf_buf_addf(&op, ", k%d = 1", i == 39 ? i - twice : i);
+        }
+        nf_buf_add_c(&module, "}} {}");
+        nf_buf_add_c(&op, "} : tensor<f32>\nreturn\n}");
+        ck_assert_int_eq(parse(module.data, NULL), twice ? NF_EGRAPH : 0);
+        ck_assert_int_eq(parse(op.data, NULL), twice ? NF_EGRAPH : 0);
+        nf_buf_done(&module);
+        nf_buf_done(&op);
+    }
+}
+END_TEST
+
+/* ---- time: twice the text takes about twice as long, whatever it repeats ---- */
+
+static void many_attributes(struct nf_buf *b, int n)
+{
+    nf_buf_add_c(b, "func.func @main(%a: tensor<f32>) -> tensor<f32> {\n%0 = stablehlo.add %a, %a {");
+    for (int i = 0; i < n; i++)
+        nf_buf_addf(b, i ? ", k%d = 1" : "k%d = 1", i);
+    nf_buf_add_c(b, "} : tensor<f32>\nreturn %0 : tensor<f32>\n}");
+}
+
+/* No entry: all public functions are roots; the names of private ones are f0, f1, .. as theirs are. */
+static void many_roots(struct nf_buf *b, int n)
+{
+    for (int i = 0; i < n; i++)
+        nf_buf_addf(b, "func.func @f%d(%%a: tensor<f32>) -> tensor<f32> {\n%%0 = call @p%d(%%a) : (tensor<f32>) -> tensor<f32>\nreturn %%0 : tensor<f32>\n}\n"
+                       "func.func private @p%d(%%a: tensor<f32>) -> tensor<f32> {\nreturn %%a : tensor<f32>\n}\n", i, i, i);
+}
+
+static void many_branches(struct nf_buf *b, int n)
+{
+    nf_buf_add_c(b, "func.func @main(%i: tensor<i32>, %a: tensor<f32>) -> tensor<f32> {\n%0 = \"stablehlo.case\"(%i) (");
+    for (int i = 0; i < n; i++)
+        nf_buf_add_c(b, i ? ",{stablehlo.return %a : tensor<f32>}" : "{stablehlo.return %a : tensor<f32>}");
+    nf_buf_add_c(b, ") : (tensor<i32>) -> tensor<f32>\nreturn %0 : tensor<f32>\n}");
+}
+
+/* The same operands each time, but another attribute. */
+static void many_lookalikes(struct nf_buf *b, int n)
+{
+    nf_buf_add_c(b, "func.func @main(%a: tensor<f32>) -> tensor<f32> {\n");
+    for (int i = 0; i < n; i++)
+        nf_buf_addf(b, "%%%d = stablehlo.add %%a, %%a {x = %d} : tensor<f32>\n", i, i);
+    nf_buf_add_c(b, "%r = stablehlo.custom_call @f(");
+    for (int i = 0; i < n; i++)
+        nf_buf_addf(b, i ? ", %%%d" : "%%%d", i);
+    nf_buf_add_c(b, ") : (");
+    for (int i = 0; i < n; i++)
+        nf_buf_add_c(b, i ? ", tensor<f32>" : "tensor<f32>");
+    nf_buf_add_c(b, ") -> tensor<f32>\nreturn %r : tensor<f32>\n}");
+}
+
+static void (*const repeats[])(struct nf_buf *, int) = {many_attributes, many_roots, many_branches, many_lookalikes};
+
+static double seconds_of_key(int which, int n)
+{
+    struct nf_buf b = NF_BUF_INIT;
+    double best = 1e9;
+    repeats[which](&b, n);
+    for (int i = 0; i < 3; i++) {
+        struct timespec t, u;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        key_of(nf_buf_str(&b));
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &u);
+        best = NF_MIN(best, (double)(u.tv_sec - t.tv_sec) + (double)(u.tv_nsec - t.tv_nsec) * 1e-9);
+    }
+    nf_buf_done(&b);
+    return best;
+}
+
+START_TEST(time_grows_as_the_text_does)
+{
+    double one = seconds_of_key(_i, 2500), eight = seconds_of_key(_i, 20000); /* quadratic: 64 times as long */
+    ck_assert_msg(eight < 30 * one, "%g s, and %g s for eight times the text", one, eight);
 }
 END_TEST
 
@@ -262,6 +369,9 @@ int main(void)
     tcase_add_loop_test(t, errors_have_their_place, 0, (int)NF_ARRAY_LEN(wrong));
     tcase_add_test(t, nesting_is_limited);
     tcase_add_test(t, sizes_are_limited);
+    tcase_add_test(t, regions_and_dimensions_are_limited);
+    tcase_add_test(t, long_dictionaries_have_no_key_twice);
+    tcase_add_loop_test(t, time_grows_as_the_text_does, 0, (int)NF_ARRAY_LEN(repeats));
     tcase_add_test(t, aliases_do_not_explode);
     tcase_add_test(t, damaged_text_is_answered);
     tcase_add_test(t, literals_of_every_spelling);
