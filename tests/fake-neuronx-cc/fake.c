@@ -53,7 +53,7 @@ static void usage(void)
          "  lnc:N | feature:BIT   says so in the header\n"
          "  rename | late[:MS] | elsewhere | link   output by rename; by a child after the end; as file.neff; a symbolic link\n"
          "  unique                other bytes at each run\n"
-         "  flood[:KIB]           KIB (1024) of log on stderr, then on stdout\n"
+         "  flood[:KIB]           KIB (1024) of log on stderr, then on stdout; flood-out: the other way round\n"
          "  badutf8 | longline    bytes that are no UTF-8; a line of 10 MiB\n"
          "  alloc:MB[:S]          touches MB of memory, for S (0.5) seconds\n"
          "  spread:MB[:S]         the same by four processes, a quarter each\n"
@@ -521,6 +521,9 @@ static void act(struct call *c, const char *name, const char *arg, const char *a
     } else if (strcmp(name, "flood") == 0) {
         flood(stderr, arg ? n : 1024);
         flood(stdout, arg ? n : 1024);
+    } else if (strcmp(name, "flood-out") == 0) {
+        flood(stdout, arg ? n : 1024);
+        flood(stderr, arg ? n : 1024);
     } else if (strcmp(name, "badutf8") == 0) {
         fwrite("bad \xff\xfe bytes \xc3( and \xe2\x82 cut\n", 1, 27, stderr);
         fflush(stderr);

@@ -394,6 +394,28 @@ class NeverBreaksABuild(Case):
             self.assertEqual(p.returncode, 0, p.stderr)
         self.assertLessEqual(self.compiles, 2)           # its second call hits, wherever it kept the first
 
+    def test_a_daemon_of_somebody_else(self):
+        """Another user's call is served: by call, or by itself where the daemon lets others read its entries."""
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        for d in (self.dir, self.work):
+            os.chmod(d, 0o777)
+        drop = lambda: (os.setgroups([]), os.setgid(65534), os.setuid(65534))
+        for mode, via in (("0640", "daemon"), ("0644", "cache")):
+            self.reset()
+            for name in ("local", "shared"):
+                os.mkdir(self.path(name))
+                os.chmod(self.path(name), 0o755)
+            self.start_daemon(NEFFD_CACHE_MODE=mode)
+            open(self.path("neffcc.log"), "w").close()
+            os.chmod(self.path("neffcc.log"), 0o666)
+            for _ in range(2):
+                p = subprocess.run(self.args(out="n.neff"), cwd=self.work, env=self.env, capture_output=True, preexec_fn=drop)
+                self.assertEqual(p.returncode, 0, p.stderr)
+                self.neff("n.neff")
+            self.assertEqual([(c["outcome"], c["via"]) for c in self.calls()], [("compiled", "daemon"), ("hit_local", via)], mode)
+            self.assertEqual(self.compiles, 1)
+
     def test_a_read_only_shared_tier(self):
         if os.geteuid() != 0:
             self.skipTest("needs root")
@@ -1111,8 +1133,12 @@ class Processes(Case):
 
     def test_pipes_do_not_dead_lock(self):
         def test():
-            self.act("flood:4096,badutf8,longline")
+            self.act("flood:4096,flood-out:4096,badutf8,longline")
             self.ok(timeout=60)
+            with open(os.path.join(self.work, "log-neuron-cc.txt"), "rb") as f:
+                log = f.read()
+            log.decode()                                 # mended: it is UTF-8
+            self.assertLess(len(log), 8 << 20)           # of 16 MiB and one line of 10
         self.both(test)
 
     def test_nothing_is_left_behind(self):

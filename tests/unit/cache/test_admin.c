@@ -1,6 +1,8 @@
 /* Eviction, limits, uses, listing, verify and repair, removal, scrub, and what is left lying about. */
 #include "fixture.h"
 
+#include <sys/wait.h>
+
 static struct request put_entry(struct cache_store *s, const char *seed, size_t bytes, uint64_t compile_us, const char *space)
 {
     struct request r = request_of(seed, "2");
@@ -184,6 +186,61 @@ START_TEST(limits_hold)
     ck_assert_int_eq(out.shared_rc, NF_ENOSPACE);
     ck_assert_int_eq(out.local_rc, NF_OK);
     cache_hit_close(out.hit);
+    cache_store_close(s);
+}
+END_TEST
+
+/* Four that publish and evict in one directory: what one has removed is no error of another, nobody ends, what is read is whole. */
+START_TEST(several_evict_in_one_directory)
+{
+    pid_t pids[4];
+    for (int i = 0; i < 4; i++) {
+        pids[i] = fork();
+        if (pids[i] != 0)
+            continue;
+        struct cache_store *s = NULL;
+        struct cache_store_options o = {.local_dir = local_dir, .shared_dir = shared_dir, .local_hard_bytes = 300000, .shared_hard_bytes = 600000};
+        if (cache_store_open(&o, &s, NULL) != NF_OK)
+            _exit(2);
+        for (int k = 0; k < 20; k++) {
+            char seed[16];
+            nf_format(seed, sizeof(seed), "e%d", (k * 7 + i * 3) % 12);   /* the others make and remove the same */
+            struct request r = request_of(seed, "2");
+            char *bytes = nf_arena_alloc_raw(arena, 60000);
+            memset(bytes, seed[1], 60000);
+            struct cache_publication p = publication_of(&r, nf_str_n(bytes, 60000));
+            struct cache_published out = {0};
+            struct nf_error e = {0};
+            const void *data;
+            if (cache_store_publish(s, &p, &out, &e) != NF_OK) {
+                fprintf(stderr, "publish: %s\n", e.message);
+                _exit(3);
+            }
+            /* No hit: all that is there is in use just now; whoever has made it goes on with what it has. */
+            if (out.hit && (cache_hit_map(out.hit, &data, NULL) != NF_OK || cache_hit_footer(out.hit)->raw_bytes != 60000 || memcmp(data, bytes, 60000) != 0))
+                _exit(4);
+            cache_hit_close(out.hit);
+            struct cache_found found = {0};
+            int rc = cache_store_lookup(s, &r.key, "", 0, &found, &e);
+            if (rc != NF_OK && rc != NF_ENOTFOUND) {
+                fprintf(stderr, "lookup: %s\n", e.message);
+                _exit(5);
+            }
+            if (rc == NF_OK)
+                cache_found_done(&found);
+        }
+        cache_store_close(s);
+        _exit(0);
+    }
+    for (int i = 0; i < 4; i++) {
+        int status;
+        ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
+        ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "process %d: status %d", i, status);
+    }
+    struct cache_store *s = store_open_with((struct cache_store_options){.shared_dir = shared_dir, .local_hard_bytes = 300000, .shared_hard_bytes = 600000});
+    struct cache_store_status st;
+    cache_store_status(s, &st);
+    ck_assert_uint_le(st.local_bytes, 300000 + 4 * 62000);   /* each counts for itself what the others add meanwhile */
     cache_store_close(s);
 }
 END_TEST
@@ -499,6 +556,7 @@ int main(void)
     tcase_add_test(t, least_recently_used_goes_first_and_what_is_in_use_stays);
     tcase_add_test(t, what_is_dear_to_rebuild_stays_longer);
     tcase_add_test(t, limits_hold);
+    tcase_add_test(t, several_evict_in_one_directory);
     tcase_add_test(t, limits_change_while_the_store_runs);
     tcase_add_test(t, a_namespace_has_a_limit_of_its_own);
     tcase_add_test(t, entries_are_listed_shown_and_removed);
