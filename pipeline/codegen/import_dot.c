@@ -198,6 +198,40 @@ static void by_phases(struct import *im, struct cg_graph *g, const struct hlo_op
     im->map[op->results[0].id] = whole;
 }
 
+/* The gradient of a convolution by patches (kernel as large as the stride): every result has one tap, which its place in its patch says.
+ * One product: rows are patches, columns places in a patch and features. */
+static bool by_patches(struct import *im, struct cg_graph *g, const struct hlo_op *op, const struct hlo_conv *c, struct cg_value *x, struct cg_value *w)
+{
+    int64_t out[CG_RANK_MAX];
+    int rank, ns = (int)c->input_spatial.n;
+    (void)imp_type(im, op, op->results[0].type, out, &rank);
+    const struct hlo_attr *pad = hlo_op_attr(op, HLO_A_padding), *rev = hlo_op_attr(op, HLO_A_window_reversal);
+    struct hlo_ints ldil = hlo_op_i64s(op, HLO_A_lhs_dilation);
+    for (int i = 0; i < ns; i++) {
+        int64_t s = entry(ldil, (size_t)i, 1), before = pad ? hlo_attr_dense_int_at(pad, 2 * (size_t)i) : 0;
+        if (w->dims[c->kernel_spatial.v[i]] != s || before != s - 1 || out[c->output_spatial.v[i]] != s * x->dims[c->input_spatial.v[i]]) return false;
+    }
+    struct cg_dot *d = NF_NEW(im->cg->arena, struct cg_dot);
+    int l = add_loop(d, 'm', x->dims[c->input_batch]);
+    d->coef[0][c->input_batch][l] = d->coef[2][c->output_batch][l] = 1;
+    for (int i = 0; i < ns; i++) {
+        int64_t s = entry(ldil, (size_t)i, 1), in = c->input_spatial.v[i], kd = c->kernel_spatial.v[i];
+        l = add_loop(d, 'm', x->dims[in]);
+        d->coef[0][in][l] = 1;
+        d->coef[2][c->output_spatial.v[i]][l] = s;
+        l = add_loop(d, 'n', s); /* tap s - 1 - place */
+        d->coef[2][c->output_spatial.v[i]][l] = 1;
+        d->coef[1][kd][l] = flipped(rev, i) ? 1 : -1;
+        d->base[1][kd] = flipped(rev, i) ? 0 : s - 1;
+    }
+    l = add_loop(d, 'n', w->dims[c->kernel_output_feature]);
+    d->coef[1][c->kernel_output_feature][l] = d->coef[2][c->output_feature][l] = 1;
+    l = add_loop(d, 'k', w->dims[c->kernel_input_feature]);
+    d->coef[0][c->input_feature][l] = d->coef[1][c->kernel_input_feature][l] = 1;
+    dot_value(im, g, op, d, x, w);
+    return true;
+}
+
 void imp_convolution(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
     struct cg_value *x = imp_get(im, hlo_op_operand(op, 0)), *w = imp_get(im, hlo_op_operand(op, 1));
@@ -231,13 +265,18 @@ void imp_convolution(struct import *im, struct cg_graph *g, const struct hlo_op 
         return;
     }
     bool apart = false, plain = fg == 1 && bg == 1;
+    int64_t phases = 1;
     for (int i = 0; i < ns; i++) {
         apart = apart || entry(ldil, (size_t)i, 1) > 1;
-        plain = plain && entry(stride, (size_t)i, 1) == 1 && entry(rdil, (size_t)i, 1) == 1 && entry(ldil, (size_t)i, 1) <= 4;
+        plain = plain && entry(stride, (size_t)i, 1) == 1 && entry(rdil, (size_t)i, 1) == 1 && entry(ldil, (size_t)i, 1) <= 64;
+        if (plain) phases *= entry(ldil, (size_t)i, 1);
     }
     if (apart && plain && ns <= 3) {
-        by_phases(im, g, op, c, x, w);
-        return;
+        if (by_patches(im, g, op, c, x, w)) return;
+        if (phases <= 64) {
+            by_phases(im, g, op, c, x, w);
+            return;
+        }
     }
     x = cg_pad(g, x, zero, dims, low, interior);
     int64_t taps = 1;
