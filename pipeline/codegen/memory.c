@@ -315,10 +315,100 @@ static int by_size(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
+/* Memory that buffers are put into: the arena, or an output's until that is written. */
+struct room {
+    struct buffer *owner;        /* the output; NULL: the arena */
+    uint64_t bytes;
+    int32_t after;               /* free from after this time, which is the last read of the argument that it may be */
+    struct buffer **done;        /* what is in it, by offset */
+    int32_t ndone, cap;
+};
+
+/* The lowest offset that is free while b lives. */
+static uint64_t lowest(const struct room *r, const struct buffer *b)
+{
+    uint64_t need = (b->bytes + 63) & ~(uint64_t)63, at = 0;
+    for (int32_t k = 0; k < r->ndone; k++) {
+        const struct buffer *o = r->done[k];
+        if (o->last < b->first || b->last < o->first) continue;
+        if (o->offset >= at + need) break;
+        uint64_t end = o->offset + ((o->bytes + 63) & ~(uint64_t)63);
+        if (end > at) at = end;
+    }
+    return at;
+}
+
+static void put(struct mem *m, struct room *r, struct buffer *b, uint64_t at)
+{
+    if (r->ndone == r->cap) {
+        r->cap = r->cap ? r->cap * 2 : 4;
+        struct buffer **more = NF_NEW_ARRAY(m->cg->arena, struct buffer *, r->cap);
+        if (r->ndone) memcpy(more, r->done, (size_t)r->ndone * sizeof *more);
+        r->done = more;
+    }
+    b->offset = at;
+    int32_t k = r->ndone++;
+    for (; k > 0 && r->done[k - 1]->offset > at; k--) r->done[k] = r->done[k - 1];
+    r->done[k] = b;
+}
+
+static int by_bytes(const void *x, const void *y)
+{
+    const struct room *a = x, *b = y;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
+    return a->owner->index < b->owner->index ? -1 : a->owner->index > b->owner->index;
+}
+
+/* Outputs that have their own memory, smallest first. */
+static uint32_t output_rooms(struct mem *m, struct room *rooms)
+{
+    struct cg *cg = m->cg;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < cg->nouts; i++) {
+        struct buffer *b = buffer_of(m, cg->main->results[i]);
+        if (!b || b->where != PLAN_OUT || b->index != i || b->bytes < 4096) continue;
+        rooms[n++] = (struct room){.owner = b, .bytes = b->bytes, .after = cg->alias[i] < 0 ? -1 : m->arg_last[cg->alias[i]]};
+    }
+    qsort(rooms, n, sizeof *rooms, by_bytes);
+    return n;
+}
+
+/* Does the step that first writes the output read b for the last time, and each element before it is written over? */
+static bool taken_over(struct mem *m, const struct buffer *b, const struct buffer *output)
+{
+    const struct cg_steps *s = m->cg->main->steps;
+    uint32_t lo = 0, hi = s->n; /* times ascend */
+    if (b->last != output->first) return false;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (s->time[mid] < b->last) lo = mid + 1;
+        else hi = mid;
+    }
+    if (lo == s->n || s->time[lo] != b->last || s->s[lo].op != PLAN_KERNEL) return false;
+    const struct cg_step *st = &s->s[lo];
+    uint32_t in = st->nin, reads = 0, out = st->nout, writes = 0;
+    for (uint32_t k = 0; k < st->nin; k++)
+        if (buffer_of(m, st->in[k]) == b) {
+            in = k;
+            reads++;
+        }
+    for (uint32_t k = 0; k < st->nout; k++) {
+        if (buffer_of(m, st->out[k]) == b) return false; /* another result lies there already */
+        if (buffer_of(m, st->out[k]) != output) continue;
+        out = k;
+        writes++;
+    }
+    return reads == 1 && writes == 1 && in_place(st->prog, (int)in, (int)(st->nin + out));
+}
+
+/* What is dead before an output is first written may lie in its memory (gradients in that of the weights to come); the rest goes to the
+ * arena. Largest first. */
 static uint64_t place(struct mem *m)
 {
-    struct buffer **list = NF_NEW_ARRAY(m->cg->arena, struct buffer *, (size_t)m->n + 1), **done = NF_NEW_ARRAY(m->cg->arena, struct buffer *, (size_t)m->n + 1);
-    int32_t n = 0, nd = 0;
+    struct buffer **list = NF_NEW_ARRAY(m->cg->arena, struct buffer *, (size_t)m->n + 1);
+    struct room arena = {.bytes = UINT64_MAX}, *rooms = NF_NEW_ARRAY(m->cg->arena, struct room, m->cg->nouts + 1);
+    uint32_t nroom = output_rooms(m, rooms);
+    int32_t n = 0;
     uint64_t top = 0;
     for (int32_t i = 0; i < m->n; i++)
         if (m->b[i].up == i && m->b[i].where == PLAN_ARENA && m->b[i].bytes) list[n++] = &m->b[i];
@@ -326,18 +416,23 @@ static uint64_t place(struct mem *m)
     for (int32_t i = 0; i < n; i++) {
         struct buffer *b = list[i];
         uint64_t need = (b->bytes + 63) & ~(uint64_t)63, at = 0;
-        for (int32_t k = 0; k < nd; k++) { /* done is sorted by offset */
-            struct buffer *o = done[k];
-            if (o->last < b->first || b->last < o->first) continue;
-            if (o->offset >= at + need) break;
-            uint64_t end = o->offset + ((o->bytes + 63) & ~(uint64_t)63);
-            if (end > at) at = end;
+        struct room *in = &arena;
+        for (uint32_t r = 0; r < nroom && in == &arena && need >= 4096 && !b->fixed; r++) {
+            const struct room *o = &rooms[r];
+            bool over = b->last >= o->owner->first;
+            if (o->bytes < b->bytes || b->first <= o->after || (over && !taken_over(m, b, o->owner))) continue;
+            at = lowest(o, b);
+            if (over && at) continue;
+            if (at <= o->bytes && b->bytes <= o->bytes - at) in = &rooms[r];
         }
-        b->offset = at;
-        int32_t k = nd++;
-        for (; k > 0 && done[k - 1]->offset > at; k--) done[k] = done[k - 1];
-        done[k] = b;
-        top = NF_MAX(top, at + need);
+        if (in == &arena) {
+            at = lowest(in, b);
+            top = NF_MAX(top, at + need);
+        } else {
+            b->where = PLAN_OUT;
+            b->index = in->owner->index;
+        }
+        put(m, in, b, at);
     }
     return top;
 }
@@ -387,7 +482,7 @@ static uint32_t plan_value(struct mem *m, struct cg_value *v)
         }
         pv->where = buf->where;
         pv->index = buf->where == PLAN_OUT ? buf->index : 0;
-        pv->offset = buf->where == PLAN_OUT ? 0 : (int64_t)buf->offset;
+        pv->offset = (int64_t)buf->offset;
     }
     v->plan_value = ++p->nvalues;
     return p->nvalues - 1;
