@@ -150,101 +150,6 @@ static struct hlo_op *instead(struct hlo_module *m, struct hlo_op *op, enum hlo_
 
 static void replace(struct hlo_op *op, struct hlo_op *by) { hlo_op_replace(op, (struct hlo_value *[]){&by->results[0]}); }
 
-/* "ab,bc->ac": letters of each operand and of the result; false for spellings that a product cannot do ("..", sums within one). */
-static bool einsum_dims(struct nf_str config, struct nf_str *ret_l, struct nf_str *ret_r, struct nf_str *ret_o)
-{
-    const char *arrow = config.len ? memmem(config.data, config.len, "->", 2) : NULL;
-    if (!arrow)
-        return false;
-    struct nf_str in = nf_str_n(config.data, (size_t)(arrow - config.data));
-    *ret_o = nf_str_n(arrow + 2, config.len - in.len - 2);
-    *ret_l = nf_str_cut(&in, ',');
-    *ret_r = in;
-    const struct nf_str *all[3] = {ret_l, ret_r, ret_o};
-    for (int i = 0; i < 3; i++)
-        for (size_t k = 0; k < all[i]->len; k++) {
-            char c = all[i]->data[k];
-            if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) || memchr(all[i]->data + k + 1, c, all[i]->len - k - 1))
-                return false;
-        }
-    return true;
-}
-
-static int64_t letter_at(struct nf_str s, char c)
-{
-    const char *p = s.len ? memchr(s.data, c, s.len) : NULL;
-    return p ? p - s.data : -1;
-}
-
-static int legalise_einsum(struct hlo_module *m, struct hlo_op *op, struct nf_error *err)
-{
-    struct nf_str l, r, o;
-    int64_t lb[32], rb[32], lc[32], rc[32], perm[64], order[64], dims[64];
-    size_t nb = 0, nc = 0, n = 0;
-    char where[64];
-    const struct hlo_type *lt = op->operands[0].value->type, *rt = op->operands[1].value->type;
-    if (!einsum_dims(hlo_op_string(op, HLO_A_einsum_config), &l, &r, &o) || l.len != lt->rank || r.len != rt->rank || l.len > 32 || r.len > 32)
-        goto refuse;
-    for (size_t i = 0; i < l.len; i++) {
-        int64_t k = letter_at(r, l.data[i]);
-        bool kept = letter_at(o, l.data[i]) >= 0;
-        if (k >= 0 && kept) {
-            lb[nb] = (int64_t)i;
-            rb[nb++] = k;
-        } else if (k >= 0) {
-            lc[nc] = (int64_t)i;
-            rc[nc++] = k;
-        } else if (!kept) {
-            goto refuse; /* a sum over one operand */
-        }
-    }
-    /* letters of the product in its order, then where the result wants them */
-    char have[64];
-    for (size_t i = 0; i < nb; i++) {
-        have[n] = l.data[lb[i]];
-        dims[n++] = lt->dims[lb[i]];
-    }
-    for (size_t i = 0; i < l.len; i++)
-        if (letter_at(r, l.data[i]) < 0) {
-            have[n] = l.data[i];
-            dims[n++] = lt->dims[i];
-        }
-    for (size_t i = 0; i < r.len; i++)
-        if (letter_at(l, r.data[i]) < 0) {
-            if (letter_at(o, r.data[i]) < 0)
-                goto refuse;
-            have[n] = r.data[i];
-            dims[n++] = rt->dims[i];
-        }
-    if (n != o.len)
-        goto refuse;
-    bool same = true;
-    for (size_t i = 0; i < n; i++) {
-        perm[i] = letter_at(nf_str_n(have, n), o.data[i]);
-        if (perm[i] < 0)
-            goto refuse;
-        same &= perm[i] == (int64_t)i;
-        order[i] = dims[i];
-    }
-    struct hlo_dot d = {hlo_ints_copy(m, nb, lb), hlo_ints_copy(m, nb, rb), hlo_ints_copy(m, nc, lc), hlo_ints_copy(m, nc, rc)};
-    struct hlo_op *dot = instead(m, op, HLO_OP_DOT_GENERAL, 2);
-    hlo_op_set_attr(dot, HLO_A_dot_dimension_numbers, hlo_attr_dot(m, &d));
-    dot->results[0].type = hlo_type_with_shape(m, op->results[0].type, (uint32_t)n, order);
-    if (same) {
-        dot->results[0].type = op->results[0].type;
-        replace(op, dot);
-        return 0;
-    }
-    struct hlo_value *t = hlo_build(m, op->block, op, HLO_OP_TRANSPOSE, op->results[0].type, 1, (struct hlo_value *[]){&dot->results[0]});
-    hlo_op_set_attr(t->def.op, HLO_A_permutation, hlo_attr_i64s(m, n, perm));
-    hlo_op_replace(op, &t);
-    return 0;
-refuse:
-    nf_fail(err, NF_EUNSUPPORTED, "'stablehlo.einsum' with this config is deprecated and has no replacement");
-    nf_error_location(err, "%s", hlo_op_where(m, op, where, sizeof where));
-    return NF_EUNSUPPORTED;
-}
-
 /* Gathering whole slices: along `dim`, by indices that share the first batch_dims dimensions with the operand. */
 static void legalise_index_select(struct hlo_module *m, struct hlo_op *op)
 {
@@ -274,7 +179,6 @@ int hlo_pass_legalise(struct hlo_module *m, struct nf_error *err)
 {
     struct hlo_walk w = hlo_walk_of(m->op);
     char where[64];
-    int rc;
     for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
         if (!(traits_of(op) & HLO_T_DEPRECATED))
             continue;
@@ -295,9 +199,13 @@ int hlo_pass_legalise(struct hlo_module *m, struct nf_error *err)
             hlo_op_set_attr(by, HLO_A_dot_dimension_numbers, hlo_attr_dot(m, &d));
             hlo_op_set_attr(by, HLO_A_precision_config, hlo_op_attr(op, HLO_A_precision_config));
             replace(op, by);
-        } else if (op->id == HLO_OP_EINSUM) {
-            if ((rc = legalise_einsum(m, op, err)))
-                return rc;
+        } else if (op->id == HLO_OP_EINSUM || op->id == HLO_OP_UNARY_EINSUM) {
+            if (!hlo__legalise_einsum(m, op)) {
+                nf_fail(err, NF_EUNSUPPORTED, "'%s' with config \"%.*s\" has no replacement", hlo_op_info((enum hlo_op_id)op->id)->name,
+                        (int)NF_MIN(hlo_op_string(op, HLO_A_einsum_config).len, (size_t)200), hlo_op_string(op, HLO_A_einsum_config).data);
+                nf_error_location(err, "%s", hlo_op_where(m, op, where, sizeof where));
+                return NF_EUNSUPPORTED;
+            }
         } else if (op->id == HLO_OP_TORCH_INDEX_SELECT) {
             legalise_index_select(m, op);
         } else if (op->id == HLO_OP_CROSS_REPLICA_SUM) {
@@ -312,7 +220,7 @@ int hlo_pass_legalise(struct hlo_module *m, struct nf_error *err)
             by->pos = op->pos;
             hlo_block_insert(op->block, op, by);
             replace(op, by);
-        } else { /* unary_einsum */
+        } else {
             nf_fail(err, NF_EUNSUPPORTED, "'%s' is deprecated and has no replacement", hlo_op_info((enum hlo_op_id)op->id)->name);
             nf_error_location(err, "%s", hlo_op_where(m, op, where, sizeof where));
             return NF_EUNSUPPORTED;

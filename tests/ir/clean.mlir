@@ -61,8 +61,39 @@ module {
 }
 // =====
 // passes: legalise
-func.func @refused(%m: tensor<2x3xf32>) -> tensor<2xf32> {
+func.func @einsums(%m: tensor<2x3xf32>, %s: tensor<3x3xf32>, %b: tensor<4x1x3xf32>, %v: tensor<5x3xf32>) -> (tensor<2xf32>, tensor<3x2xf32>, tensor<3xf32>, tensor<4x5x3xf32>) {
   %0 = stablehlo.unary_einsum %m, config = "ab->a" : (tensor<2x3xf32>) -> tensor<2xf32>
+  %1 = stablehlo.unary_einsum %m, config = "...ab->...ba" : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %2 = stablehlo.einsum %s, %m, config = "aa,ba->a" : (tensor<3x3xf32>, tensor<2x3xf32>) -> tensor<3xf32>
+  %3 = stablehlo.einsum %b, %v, config = "...a,...a->...a" : (tensor<4x1x3xf32>, tensor<5x3xf32>) -> tensor<4x5x3xf32>
+  return %0, %1, %2, %3 : tensor<2xf32>, tensor<3x2xf32>, tensor<3xf32>, tensor<4x5x3xf32>
+}
+// ----- expected
+module {
+  func.func @einsums(%arg0: tensor<2x3xf32>, %arg1: tensor<3x3xf32>, %arg2: tensor<4x1x3xf32>, %arg3: tensor<5x3xf32>) -> (tensor<2xf32>, tensor<3x2xf32>, tensor<3xf32>, tensor<4x5x3xf32>) {
+    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+    %0 = stablehlo.reduce(%arg0 init: %cst) applies stablehlo.add across dimensions = [1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>
+    %1 = stablehlo.transpose %arg0, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+    %2 = stablehlo.iota dim = 0 : tensor<3x3xi64>
+    %3 = stablehlo.iota dim = 1 : tensor<3x3xi64>
+    %4 = stablehlo.compare EQ, %2, %3 : (tensor<3x3xi64>, tensor<3x3xi64>) -> tensor<3x3xi1>
+    %cst_0 = stablehlo.constant dense<0.000000e+00> : tensor<3x3xf32>
+    %5 = stablehlo.select %4, %arg1, %cst_0 : tensor<3x3xi1>, tensor<3x3xf32>
+    %cst_1 = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+    %6 = stablehlo.reduce(%5 init: %cst_1) applies stablehlo.add across dimensions = [1] : (tensor<3x3xf32>, tensor<f32>) -> tensor<3xf32>
+    %cst_2 = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+    %7 = stablehlo.reduce(%arg0 init: %cst_2) applies stablehlo.add across dimensions = [0] : (tensor<2x3xf32>, tensor<f32>) -> tensor<3xf32>
+    %8 = stablehlo.dot_general %6, %7, batching_dims = [0] x [0], contracting_dims = [] x [] : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+    %9 = stablehlo.reshape %arg2 : (tensor<4x1x3xf32>) -> tensor<4x3xf32>
+    %10 = stablehlo.dot_general %9, %arg3, batching_dims = [1] x [1], contracting_dims = [] x [] : (tensor<4x3xf32>, tensor<5x3xf32>) -> tensor<3x4x5xf32>
+    %11 = stablehlo.transpose %10, dims = [1, 2, 0] : (tensor<3x4x5xf32>) -> tensor<4x5x3xf32>
+    return %0, %1, %8, %11 : tensor<2xf32>, tensor<3x2xf32>, tensor<3xf32>, tensor<4x5x3xf32>
+  }
+}
+// =====
+// passes: legalise
+func.func @refused(%m: tensor<2x3xf32>) -> tensor<2xf32> {
+  %0 = stablehlo.unary_einsum %m, config = "ab->c" : (tensor<2x3xf32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>
 }
 // ----- expected
