@@ -130,7 +130,7 @@ int cc_place_take(struct lock_dir *dir, const struct cfg *cfg, uint64_t need_byt
     }
     nf_format(what, sizeof(what), NEED_WORD "%llu", (unsigned long long)NF_MIN(need, limit));
     if (r == NF_OK)
-        r = lock_host_try(dir, nf_str_c(name_of(name, "memory", number)), what, &p.memory, err);
+        r = lock_host_acquire(dir, nf_str_c(name_of(name, "memory", number)), what, 10 * NF_SEC, stop, user, &p.memory, err);
     lock_host_release(turn);
     if (r != NF_OK) {
         cc_place_leave(&p);

@@ -960,6 +960,22 @@ class Failures(Case):
             self.assertIn(b"was killed for memory", p.stderr)
         self.assertEqual(self.compiles, before + 3)
 
+    def test_memory_that_others_use_is_not_there(self):
+        """The limit is the machine's, but what is free decides: a compile waits beside another one while too little is."""
+        with open("/proc/meminfo") as f:
+            available = next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
+        self.env["NEFFD_MEMORY_LIMIT"] = str(available * 8)
+        self.act("slow:2")
+        first = self.start(self.args(out="first.neff", more=["--first"]))
+        self.wait_for(lambda: self.compiles == 1)
+        with open(self.path("local/estimates"), "w") as f:     # as if graphs of this size took more than there is
+            f.write(f"neffd-estimates 1\ntrn2 2 1000 {available * 2}\ntrn2 1 1000 {available * 2}\ntrn2 0 1000 {available * 2}\n")
+        second = self.start(self.args(out="second.neff", more=["--second"]))
+        for p in (first, second):
+            out, err = p.communicate(timeout=60 * SLOW)
+            self.assertEqual(p.returncode, 0, err)
+        self.assertEqual((self.compiles, self.overlaps()), (2, 1))
+
     def test_a_big_one_is_not_overtaken_for_ever(self):
         """Who needs all the memory is let in before those who came later and would fit."""
         self.env["NEFFD_MEMORY_LIMIT"] = "500M"

@@ -40,8 +40,6 @@ def storm_of_processes():
         expect(not errors, len(errors), errors[:2])
         expect(len(p.fake.starts()) == 1, "compiles", len(p.fake.starts()))
         joined = outcomes.count("joined")
-        if joined < CLIENTS - 6 and took > seconds + 1 and seconds < 15 and len(p.fake.starts()) == 1:
-            raise TooSlow(f"{CLIENTS} processes in {took:.1f} s, {joined} joined")
         late = outcomes.count("hit_local")   # a process that needed longer than the compile to start
         expect(joined + late == CLIENTS - 1 and outcomes.count("compiled") == 1, outcomes)
         expect(joined >= CLIENTS - 6 or os.environ.get("TEST_SANITIZE"), "joined", joined)
