@@ -384,8 +384,10 @@ static bool taken_over(struct mem *m, const struct buffer *b, const struct buffe
         if (s->time[mid] < b->last) lo = mid + 1;
         else hi = mid;
     }
-    if (lo == s->n || s->time[lo] != b->last || s->s[lo].op != PLAN_KERNEL) return false;
+    if (lo == s->n || s->time[lo] != b->last) return false;
     const struct cg_step *st = &s->s[lo];
+    bool library = st->lib && st->lib->in_place;
+    if (st->op != PLAN_KERNEL && !library) return false;
     uint32_t in = st->nin, reads = 0, out = st->nout, writes = 0;
     for (uint32_t k = 0; k < st->nin; k++)
         if (buffer_of(m, st->in[k]) == b) {
@@ -398,7 +400,8 @@ static bool taken_over(struct mem *m, const struct buffer *b, const struct buffe
         out = k;
         writes++;
     }
-    return reads == 1 && writes == 1 && in_place(st->prog, (int)in, (int)(st->nin + out));
+    if (reads != 1 || writes != 1) return false;
+    return library ? in == 0 && out == 0 && b->bytes == output->bytes : in_place(st->prog, (int)in, (int)(st->nin + out));
 }
 
 /* What is dead before an output is first written may lie in its memory (gradients in that of the weights to come); the rest goes to the
