@@ -1003,6 +1003,55 @@ static void import_library(struct import *im, struct cg_graph *g, const struct h
     finish_lib(im, op, lib);
 }
 
+/* A character of a LAPACK call's configuration; 0: none. */
+static char lapack_char(const struct hlo_op *op, const char *name)
+{
+    const struct hlo_attr *cfg = hlo_op_discardable(op, NF_STR("mhlo.backend_config"));
+    if (!cfg) cfg = hlo_op_attr(op, HLO_A_backend_config);
+    const struct hlo_attr *v = cfg && cfg->kind == HLO_ATTR_DICT ? hlo_named_find(cfg->dict.v, cfg->dict.n, nf_str_c(name)) : NULL;
+    return v && v->kind == HLO_ATTR_INT ? (char)v->i : 0;
+}
+
+/* lapack_?potrf_ffi: the factor, with the other triangle as it was, and 0 or 1 (not positive); lapack_?trsm_ffi: a system with a triangle. */
+static void import_lapack(struct import *im, struct cg_graph *g, const struct hlo_op *op, bool solve)
+{
+    struct cg_value *a = get(im, hlo_op_operand(op, 0)), *b = solve && op->num_operands == 2 ? get(im, hlo_op_operand(op, 1)) : NULL;
+    char side = lapack_char(op, "side"), uplo = lapack_char(op, "uplo"), trans = lapack_char(op, "trans_x"), diag = lapack_char(op, "diag");
+    bool fits = uplo == 'L' || uplo == 'U';
+    if (im->rc) return;
+    if (solve) fits = fits && b && op->num_results == 1 && (side == 'L' || side == 'R') && (trans == 'N' || trans == 'T' || trans == 'C') && (diag == 'N' || diag == 'U') && a->rank >= 2;
+    else fits = fits && op->num_operands == 1 && op->num_results == 2 && a->rank >= 2 && a->dims[a->rank - 1] == a->dims[a->rank - 2] && a->count > 0;
+    if (!fits) {
+        imp_refuse(im, op, "this form of a LAPACK call");
+        return;
+    }
+    int64_t attrs[4] = {side == 'L', uplo == 'L', diag == 'U', trans == 'N' ? 0 : trans == 'T' ? 1 : 2};
+    if (solve) {
+        struct cg_value *in[2] = {a, b}, *lib = cg_lib(g, PLAN_TRISOLVE, 2, in, 4, attrs);
+        lib->label = im->label;
+        finish_lib(im, op, lib);
+        return;
+    }
+    struct cg_value *lib = cg_lib(g, PLAN_CHOLESKY, 1, &a, 1, &attrs[1]), *r, *row, *col;
+    lib->label = im->label;
+    cg_lib_results(lib, 1, &a->dt, (int[]){a->rank}, (const int64_t *[]){a->dims}, &r);
+    row = cg_iota(g, CPU_S32, a->rank, a->dims, (uint32_t)a->rank - 2);
+    col = cg_iota(g, CPU_S32, a->rank, a->dims, (uint32_t)a->rank - 1);
+    struct cg_value *mine = cg_ew(g, RP_CMP, CPU_PRED, uplo == 'L' ? RP_GE : RP_LE, 2, (struct cg_value *[]){row, col});
+    im->map[op->results[0].id] = cg_ew(g, RP_SEL, (enum cpu_dt)a->dt, 0, 3, (struct cg_value *[]){mine, r, a});
+    int64_t dims[CG_RANK_MAX], start[CG_RANK_MAX] = {0}, step[CG_RANK_MAX];
+    for (int d = 0; d < a->rank; d++) {
+        dims[d] = d < a->rank - 2 ? a->dims[d] : 1;
+        step[d] = 1;
+    }
+    struct cg_value *first = cg_reshape(g, cg_slice(g, r, dims, start, step), a->rank - 2, dims);
+    first = cg_ew(g, RP_CMP, CPU_PRED, RP_NE, 2, (struct cg_value *[]){first, first});
+    int rank;
+    enum cpu_dt dt = imp_type(im, op, op->results[1].type, dims, &rank);
+    if (rank == first->rank) im->map[op->results[1].id] = cg_convert(g, first, dt);
+    else imp_refuse(im, op, "this form of a LAPACK call");
+}
+
 void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
     int rp = rp_of(op->id);
@@ -1112,6 +1161,13 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
         struct nf_str target = hlo_op_string(op, HLO_A_call_target_name);
         if (op->num_operands == 1 && op->num_results == 1 && (nf_str_eq_c(target, "Sharding") || nf_str_eq_c(target, "annotate_device_placement"))) {
             im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0));
+            break;
+        }
+        static const char *const lapack[] = {"lapack_spotrf_ffi", "lapack_dpotrf_ffi", "lapack_cpotrf_ffi", "lapack_zpotrf_ffi", "lapack_strsm_ffi", "lapack_dtrsm_ffi", "lapack_ctrsm_ffi", "lapack_ztrsm_ffi"};
+        size_t l = 0;
+        while (l < NF_ARRAY_LEN(lapack) && !nf_str_eq_c(target, lapack[l])) l++;
+        if (l < NF_ARRAY_LEN(lapack) && op->num_operands >= 1) {
+            import_lapack(im, g, op, l >= 4);
             break;
         }
         char *why = nf_arena_printf(im->cg->arena, "the target \"%.*s\"", NF_STR_ARG(target));
