@@ -130,7 +130,8 @@ int step_fft__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
             if (type != IRFFT) a[i] = load_c((enum cpu_dt)v->dt, src, i);
             else a[i] = c < in_last ? load_c((enum cpu_dt)v->dt, src, r * in_last + c) : 0; /* the mirrored half follows below */
         }
-        for (int d = 0; d < n; d++) {
+        for (int e = 0; e < n; e++) {
+            int d = type == RFFT ? n - 1 - e : e; /* real lines first */
             int64_t step = 1;
             for (int k = d + 1; k < n; k++) step *= len[k];
             if (type == IRFFT && d == n - 1) /* after the outer dims: Hermitian in the last one */
@@ -142,8 +143,16 @@ int step_fft__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
                 }
             for (int64_t i = 0; i < total / len[d]; i++) {
                 int64_t base = i / step * step * len[d] + i % step;
-                for (int64_t k = 0; k < len[d]; k++) line[k] = a[base + k * step];
+                bool real = true;
+                for (int64_t k = 0; k < len[d]; k++) {
+                    line[k] = a[base + k * step];
+                    real = real && cimag(line[k]) == 0;
+                }
                 transform(line, len[d], sign, tmp);
+                if (real) { /* what must be real is */
+                    line[0] = creal(line[0]);
+                    if (len[d] % 2 == 0) line[len[d] / 2] = creal(line[len[d] / 2]);
+                }
                 for (int64_t k = 0; k < len[d]; k++) a[base + k * step] = sign > 0 ? line[k] / (double)len[d] : line[k];
             }
         }

@@ -288,7 +288,7 @@ static void sort(struct maker *m, const struct value *v)
     struct nf_buf region = NF_BUF_INIT;
     struct value a = *v;
     char attrs[96];
-    if (a.rank == 0 || cpu_dt_complex(a.dt) || a.dt == CPU_PRED) return;
+    if (a.rank == 0 || cpu_dt_complex(a.dt) || a.dt == CPU_PRED || (!exact(&a) && cpu_dt_info[a.dt].bits < 16)) return; /* signs of NaN are anybody's */
     int dim = pick(m, a.rank), n = exact(&a) ? 1 + pick(m, 2) : 1;
     nf_format(attrs, sizeof attrs, "dimension = %d : i64, is_stable = true", dim);
     struct value in[2] = {a, a}, like[2] = {a, a};
