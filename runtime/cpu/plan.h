@@ -89,8 +89,9 @@ void plan_write(const struct plan *p, struct nf_buf *out);
 int plan_read(struct nf_str bytes, const struct plan_sizes *sizes, struct nf_arena *arena, struct plan **ret_plan, struct nf_error *err);
 /* The same checks on a plan in memory. */
 int plan_check(struct plan *p, const struct plan_sizes *sizes, struct nf_arena *arena, struct nf_error *err);
-/* For people and tests. */
+/* For people and tests (plan_text.c). What was parsed still has to pass plan_check. NF_ECORRUPT names the line. */
 void plan_print(const struct plan *p, struct nf_buf *out);
+int plan_parse(struct nf_str text, struct nf_arena *arena, struct plan **ret_plan, struct nf_error *err);
 
 /* Processor features (the bits of `features`); what this machine has. */
 enum { CPU_FEATURE_AVX2 = 1, CPU_FEATURE_FMA = 2, CPU_FEATURE_F16C = 4, CPU_FEATURE_AVX512 = 8, CPU_FEATURE_AVX512BF16 = 16, CPU_FEATURE_BMI = 32,

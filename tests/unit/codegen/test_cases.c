@@ -1,5 +1,5 @@
 /* Text cases: tests/ir/codegen/NAME.mlir compiles (without machine code) to the plan in NAME.plan. With UPDATE=1 in the environment the
- * plans are written instead of compared. Every kernel in them also reads back to the text that it printed. */
+ * plans are written instead of compared. Every plan, and every kernel in it, also reads back to what was printed. */
 #include "base/file.h"
 #include "pipeline/codegen/codegen.h"
 #include "pipeline/hlo/hlo.h"
@@ -57,6 +57,20 @@ START_TEST(plan_of)
     ck_assert_msg(hlo_parse(nf_buf_str(&text), NULL, a, &m, &err) == 0 && hlo_verify(m, &err) == 0, "%s: %s", path, err.message);
     ck_assert_msg(cg_build(m, &q, &art, &err) == 0, "%s: %s", path, err.message);
     kernels_read_back(nf_buf_str(&got));
+    struct plan *plan;
+    struct nf_buf again = NF_BUF_INIT;
+    ck_assert_msg(plan_parse(nf_buf_str(&got), a, &plan, &err) == 0, "%s", err.message);
+    plan_print(plan, &again);
+    ck_assert_str_eq(again.data, got.data);
+    for (size_t i = 0; i < got.len; i++) { /* a text with a letter changed is refused or another plan */
+        char old = got.data[i];
+        struct nf_arena *b = nf_arena_new(0);
+        got.data[i] = (char)(old ^ (1 << i % 7));
+        (void)plan_parse(nf_buf_str(&got), b, &plan, &err);
+        got.data[i] = old;
+        nf_arena_free(b);
+    }
+    nf_buf_done(&again);
     nf_format(path, sizeof path, "%s/%s.plan", CASES, names[_i]);
     if (getenv("UPDATE")) ck_assert_int_eq(nf_file_replace(path, nf_buf_str(&got), 0644, &err), 0);
     ck_assert_msg(nf_file_read(path, 1 << 20, &want, &err) == 0, "%s", err.message);
