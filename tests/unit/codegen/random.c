@@ -940,7 +940,7 @@ int random_compare(struct nf_str text, uint64_t seed, int threads, bool interpre
     struct nf_error err = {0}, own = {0};
     struct hlo_module *m = NULL;
     struct hlo_eval *e = NULL;
-    struct rt_array in[16] = {{0}}, want[16] = {{0}}, got[16] = {{0}};
+    struct rt_array in[16] = {{0}}, want[16] = {{0}}, got[16] = {{0}}, again[16] = {{0}};
     struct nf_buf neff = NF_BUF_INIT;
     struct rt_device *dev = NULL;
     struct rt_program *p = NULL;
@@ -969,7 +969,7 @@ int random_compare(struct nf_str text, uint64_t seed, int threads, bool interpre
     n = p->input_count;
     k = p->output_count;
     const void *ip[16];
-    void *op[16];
+    void *op[16], *op2[16];
     for (size_t i = 0; i < n; i++) {
         rt_array_alloc(p->inputs[i].dtype, (int)p->inputs[i].rank, p->inputs[i].dims, 0, &in[i], &err);
         fill(&in[i], &seed);
@@ -978,11 +978,23 @@ int random_compare(struct nf_str text, uint64_t seed, int threads, bool interpre
     for (size_t i = 0; i < k; i++) {
         rt_array_alloc(p->outputs[i].dtype, (int)p->outputs[i].rank, p->outputs[i].dims, 0, &got[i], &err);
         op[i] = got[i].data;
+        rt_array_alloc(p->outputs[i].dtype, (int)p->outputs[i].rank, p->outputs[i].dims, 0, &again[i], &err);
+        op2[i] = again[i].data;
     }
     if (rt_execute_host(p, ip, op, &err) || hlo_eval_run(e, NF_STR(""), in, n, want, k, &err)) {
         nf_buf_addf(why, "run: %s", err.message);
         goto out;
     }
+    cpu_pool_set_threads(threads + 1); /* other threads, the same bits */
+    if (rt_execute_host(p, ip, op2, &err)) {
+        nf_buf_addf(why, "run again: %s", err.message);
+        goto out;
+    }
+    for (size_t i = 0; i < k; i++)
+        if (got[i].bytes && memcmp(got[i].data, again[i].data, got[i].bytes) != 0) {
+            nf_buf_addf(why, "result %zu is another one on %d threads", i, threads + 1);
+            goto out;
+        }
     double least = 0;
     if (strstr(text.data, "stablehlo.convert"))
         for (enum cpu_dt t = CPU_F4E2M1FN; t <= CPU_F32; t++) {
@@ -1001,6 +1013,7 @@ out:
         rt_array_done(&in[i]);
         rt_array_done(&want[i]);
         rt_array_done(&got[i]);
+        rt_array_done(&again[i]);
     }
     rt_program_unload(p);
     rt_device_close(dev);
