@@ -3,6 +3,9 @@
 #include "pipeline/hlo/eval_kernels.h"
 
 #include <complex.h>
+#ifndef CMPLXL /* glibc has it for gcc alone */
+#define CMPLXL(x, y) __builtin_complex((long double)(x), (long double)(y))
+#endif
 #include <math.h>
 #include <stdlib.h>
 

@@ -5,7 +5,6 @@
 #include "runtime/cpu/rowprog.h"
 #include "runtime/cpu/special.h"
 
-#include <complex.h>
 #include <math.h>
 
 static double round_to(enum cpu_dt t, double x)

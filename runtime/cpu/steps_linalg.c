@@ -1,7 +1,7 @@
 /* steps_linalg.c: fft, cholesky, triangular_solve, random bits: plain C in double or complex double, rounded once. */
+#include "runtime/cpu/special.h"
 #include "runtime/cpu/steps.h"
 
-#include <complex.h>
 #include <inttypes.h>
 #include <math.h>
 
