@@ -6,7 +6,7 @@ import peers
 
 
 def main():
-    listed = subprocess.run([peers.python(), "-c", "import programs_jax; print(*programs_jax.OPS)"], cwd=peers.HERE, stdout=subprocess.PIPE, text=True, check=True)
+    listed = subprocess.run([peers.python(), "-B", "-c", "import programs_jax; print(*programs_jax.OPS)"], cwd=peers.HERE, stdout=subprocess.PIPE, text=True, check=True)
     programs, ratios = peers.made(listed.stdout.split()), {}
     if peers.no_inductor():
         peers.remark("no Inductor: " + peers.no_inductor())
