@@ -54,6 +54,7 @@ struct cc {
     struct cc_side *side;
     size_t side_count;
     int64_t began_ns;
+    void (*sigpipe)(int);              /* what SIGPIPE did when we were started; we ignore it, who takes our place has it back */
     FILE *compiler_log;                /* log-neuron-cc.txt; NULL until there is something to say */
     bool no_compiler_log;              /* it cannot be opened */
     /* for NEFFCC_LOG */

@@ -105,6 +105,7 @@ _Noreturn void cc_exec_real(struct cc *cc, const char *why)
         exit(127);
     }
     setenv(CC_ACTIVE, "1", 1);
+    signal(SIGPIPE, cc->sigpipe);
     char *name = cc->argv[0];
     cc->argv[0] = cc->compiler;
     const char *log = cc->cfg ? cc->cfg->neffcc_log : getenv("NEFFCC_LOG");
@@ -387,6 +388,7 @@ void cc_begin(struct cc *cc, int argc, char **argv, struct nf_error *why)
     const char *self = getenv(CC_SELF);
     nf_std_open();
     *cc = (struct cc){.argc = argc, .argv = argv, .began_ns = nf_now_ns(), .outcome = "passed_through", .via = "exec"};
+    cc->sigpipe = signal(SIGPIPE, SIG_IGN);
     cc->arena = nf_arena_new(0);
     cc->self = realpath(self && self[0] ? self : "/proc/self/exe", NULL);
     char *no_args[] = {argv[0], NULL};
@@ -402,7 +404,6 @@ void cc_begin(struct cc *cc, int argc, char **argv, struct nf_error *why)
         cc_exec_real(cc, err.message);
     static const enum nf_log_level levels[] = {NF_LOG_ERROR, NF_LOG_WARNING, NF_LOG_INFO, NF_LOG_DEBUG};
     nf_log_open(NULL, levels[cc->cfg->client_log_level & 3], false, NULL);
-    signal(SIGPIPE, SIG_IGN);
     if (drv_call_parse(argc - 1, argv + 1, cc->arena, &cc->call, why) != NF_OK)
         cc_exec_real(cc, why->message);
     /* The front end has split the variable and handed its flags on as arguments; what is meant for the wrapper stands only here. */

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "cache/read.h"
 
-#include <errno.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +20,7 @@ _Noreturn static void go_on(struct cc *cc)
                             nf_arena_printf(cc->arena, "%.*s/../libexec/neffd/neffcc-full", dir, cc->self ? cc->self : ""), NEFFCC_FULL};
     if (cc->self)
         setenv(CC_SELF, cc->self, 1);
+    signal(SIGPIPE, cc->sigpipe);
     for (size_t i = 0; i < NF_ARRAY_LEN(places); i++)
         execve(places[i], cc->argv, environ);
     unsetenv(CC_SELF);

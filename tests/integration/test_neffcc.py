@@ -322,7 +322,7 @@ class NeverBreaksABuild(Case):
         """Also with a log to write, when we stand before it: it gets the signal, and we end as it did. One that is ignored stays so."""
         os.unlink(self.path("real/neuronx-cc"))
         with open(self.path("real/neuronx-cc"), "w") as f:
-            f.write('#!/bin/sh\ntrap "echo got it >seen; exit 9" TERM\n: >ready\nwhile :; do sleep 0.05; done\n')
+            f.write('#!/bin/sh\ntrap "echo got it >seen; exit 9" TERM\ngrep SigIgn /proc/self/status >ignored\n: >ready\nwhile :; do sleep 0.05; done\n')
         os.chmod(self.path("real/neuronx-cc"), 0o755)
         for log in (self.path("neffcc.log"), ""):
             p = self.start(["neuronx-cc", "bogus"], NEFFCC_LOG=log)
@@ -330,6 +330,8 @@ class NeverBreaksABuild(Case):
             p.send_signal(signal.SIGTERM)
             p.communicate(timeout=20 * SLOW)
             self.assertEqual(p.returncode, 9)
+            with open(os.path.join(self.work, "ignored")) as f:          # SIGPIPE is not, though we ignore it
+                self.assertEqual(int(f.read().split()[1], 16) >> (signal.SIGPIPE - 1) & 1, 0)
             for name in ("seen", "ready"):
                 os.unlink(os.path.join(self.work, name))
         p = subprocess.Popen(["neuronx-cc", "bogus"], cwd=self.work, env=self.env, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
