@@ -56,7 +56,8 @@ struct cc {
     int64_t began_ns;
     void (*sigpipe)(int);              /* what SIGPIPE did when we were started; we ignore it, who takes our place has it back */
     FILE *compiler_log;                /* log-neuron-cc.txt; NULL until there is something to say */
-    bool no_compiler_log;              /* it cannot be opened */
+    bool no_compiler_log;              /* it cannot be opened, or is full */
+    size_t compiler_log_bytes;
     /* for NEFFCC_LOG */
     const char *outcome, *via;
     struct nf_digest key;

@@ -151,6 +151,8 @@ _Noreturn void cc_exec_real(struct cc *cc, const char *why)
 
 /* ------------------------------------------------------------------------------------------------------- what is said */
 
+#define LOG_MAX_BYTES ((size_t)4 << 20)
+
 void cc_log_line(struct cc *cc, struct nf_str line)
 {
     if (cc->no_compiler_log)
@@ -164,8 +166,12 @@ void cc_log_line(struct cc *cc, struct nf_str line)
         if (cc->no_compiler_log)
             return;
     }
+    if (cc->compiler_log_bytes > LOG_MAX_BYTES)
+        line = NF_STR("... more was said than is kept here ...");
     fwrite(line.data, 1, line.len, cc->compiler_log);
     putc('\n', cc->compiler_log);
+    cc->no_compiler_log = cc->compiler_log_bytes > LOG_MAX_BYTES;
+    cc->compiler_log_bytes += line.len + 1;
     if (first && (fflush(cc->compiler_log) != 0 || ftruncate(fileno(cc->compiler_log), (off_t)line.len + 1) != 0))
         clearerr(cc->compiler_log);                    /* a device or a pipe: there is nothing to cut */
 }

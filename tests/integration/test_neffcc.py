@@ -981,7 +981,7 @@ class Failures(Case):
     def test_a_big_one_is_not_overtaken_for_ever(self):
         """Who needs all the memory is let in before those who came later and would fit."""
         self.env["NEFFD_MEMORY_LIMIT"] = "500M"
-        self.act("slow:1.5")
+        self.act(f"slow:{2 * SLOW}")
         first = self.start(self.args(out="first.neff", more=["--first"]))
         self.wait_for(lambda: self.compiles == 1)
         self.write("big.mlir", graph(40))
@@ -989,7 +989,7 @@ class Failures(Case):
             f.write("neffd-estimates 1\ntrn2 5 1000 600000000\n")
         self.act("slow:0.5")
         big = self.start(self.args("big.mlir", out="big.neff"))
-        time.sleep(1 * SLOW)
+        time.sleep(0.7 * SLOW)
         self.assertEqual(self.compiles, 1)
         small = [self.start(self.args(out=f"s{i}.neff", more=[f"--x={i}"])) for i in range(2)]
         for p in (first, big, *small):
@@ -1156,7 +1156,7 @@ class Processes(Case):
             with open(os.path.join(self.work, "log-neuron-cc.txt"), "rb") as f:
                 log = f.read()
             log.decode()                                 # mended: it is UTF-8
-            self.assertLess(len(log), 8 << 20)           # of 16 MiB and one line of 10
+            self.assertLess(len(log), 5 << 20)           # of 16 MiB and one line of 10
         self.both(test)
 
     def test_nothing_is_left_behind(self):
@@ -1200,15 +1200,23 @@ class Processes(Case):
             procs = [(0, "m.mlir", self.start(self.args(out="st0.neff")))]
             self.wait_for(lambda: self.compiles == 2)
             self.act("ok", rules)
+            peak, over, victim = [0], threading.Event(), procs[0][2].pid
+
+            def watch():
+                while not over.wait(0.01):
+                    peak[0] = max(peak[0], self.rss_of_compilers())
+            watcher = threading.Thread(target=watch)
+            watcher.start()
+            self.addCleanup(over.set)
             for i in range(1, 64):
                 file = f"g{i // 2 % 8}.mlir" if i % 2 else "m.mlir"
                 procs.append((i, file, self.start(self.args(file, out=f"st{i}.neff"))))
-            victim = procs[0][2].pid
-            os.kill(victim, signal.SIGKILL)
-            peak = 0
-            while any(p.poll() is None for _, _, p in procs):
-                peak = max(peak, self.rss_of_compilers())
-                time.sleep(0.01)
+                if i == 8:
+                    os.kill(victim, signal.SIGKILL)
+            for _, _, p in procs:
+                p.wait(300 * SLOW)
+            over.set()
+            watcher.join()
             bytes_of = {}
             for i, file, p in procs:
                 out, err = p.communicate()
@@ -1225,8 +1233,8 @@ class Processes(Case):
             self.assertEqual(len(good), len(shapes) + 1)
             self.assertEqual(set(good.values()), {1})
             self.assertLessEqual(sum(starts.values()), 1 + 2 * len(shapes) + 1)
-            self.assertLess(peak, limit)
-            self.assertGreater(peak, each << 20)
+            self.assertLess(peak[0], limit)
+            self.assertGreater(peak[0], each << 20)
         self.env["NEFFD_MEMORY_LIMIT"] = str(limit)
         self.both(test)
 
