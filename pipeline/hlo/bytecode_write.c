@@ -279,8 +279,11 @@ static int put_op(struct bw *w, struct nf_buf *o, const struct hlo_op *op, uint6
     struct nf_buf props = NF_BUF_INIT;
     if ((e = put_properties(w, op, &f, dialect == BW_SDY ? BW_BUILTIN : dialect, &props)))
         goto out;
+    bool has_props = false; /* an older form may lack all of them: it has no properties then, not empty ones */
+    for (int i = 0; i < f.num_props; i++)
+        has_props |= !f.props[i].missing;
     unsigned mask = (op->num_dict ? 0x01u : 0) | (op->num_results ? 0x02u : 0) | (op->num_operands ? 0x04u : 0) |
-                    (op->num_regions ? 0x10u : 0) | (f.num_props ? 0x40u : 0);
+                    (op->num_regions ? 0x10u : 0) | (has_props ? 0x40u : 0);
     hlo__bw_varint(o, op_number(w, dialect, name));
     nf_buf_add_char(o, (char)mask);
     hlo__bw_varint(o, loc_number(w, op->loc, &e));

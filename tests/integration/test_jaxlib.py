@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# tests/run: timeout=900
+"""jaxlib beside neffopt: whatever form jaxlib gives a program (pretty, generic, with and without debug information, portable bytecode of
+several versions) it keeps its key, and jaxlib reads what neffopt writes.
+
+A Python with jax 0.10.2 is named by TEST_JAX_PYTHON; the one that tests/bench installs is found by itself."""
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("TEST_BUILD", ROOT / "build"))
+NEFFOPT = BUILD / "bin/neffopt"
+SHARED = Path(os.environ.get("NEFFD_SHARED", ROOT.parent / "shared"))
+PYTHON = os.environ.get("TEST_JAX_PYTHON") or str(BUILD / "bench-venv/bin/python")
+
+WRITTEN = {"generic.mlir": ["--print-generic"], "pretty.mlir": ["--print"], "debug.mlir": ["--print", "--debug-info"], "canonical.mlir": ["--canonical"],
+           "new.mlir.bc": ["--to-bytecode=1.17.0"], "old.mlir.bc": ["--to-bytecode=1.9.0", "--debug-info"]}
+
+
+def forms(*arguments):
+    return subprocess.run([PYTHON, str(Path(__file__).with_name("jaxlib_forms.py")), *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+def neffopt(*arguments):
+    return subprocess.run([NEFFOPT, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+def key(path):
+    done = neffopt(path, "--key")
+    if done.returncode:
+        raise AssertionError(f"{path}: {done.stderr}")
+    return done.stdout.strip()
+
+
+class Jaxlib(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if not os.path.exists(PYTHON):
+            raise unittest.SkipTest(f"no Python with jaxlib: {PYTHON} is not there (tests/bench compile makes it, or set TEST_JAX_PYTHON)")
+        found = subprocess.run([PYTHON, "-c", "import jax; from jaxlib.mlir.dialects import stablehlo"], capture_output=True, text=True)
+        if found.returncode:
+            raise unittest.SkipTest(f"{PYTHON} cannot import jaxlib: {found.stderr.strip().splitlines()[-1]}")
+        if not (SHARED / "models").is_dir():
+            raise unittest.SkipTest(f"no models: {SHARED / 'models'} is not there")
+        cls.models = sorted((SHARED / "models").glob("*/module.mlir"))
+
+    def test_every_form_has_the_same_key(self):
+        """With locations where the model has them; programs with chlo or sdy operations have no portable form, and keep their text's."""
+        bytecode = 0
+        for model in self.models:
+            debug = model.with_name("module.debug.mlir")
+            with self.subTest(model=model.parent.name), tempfile.TemporaryDirectory() as folder:
+                done = forms("write", debug if debug.exists() else model, folder)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                files = sorted(Path(folder).iterdir())
+                self.assertGreaterEqual(len(files), 5)
+                want = key(model)
+                for file in files:
+                    self.assertEqual(key(file), want, file.name)
+                bytecode += sum(file.suffix == ".bc" for file in files)
+        self.assertGreater(bytecode, 20)
+
+    def test_jaxlib_reads_what_neffopt_writes(self):
+        read = 0
+        for model in self.models:
+            with self.subTest(model=model.parent.name), tempfile.TemporaryDirectory() as folder:
+                want = key(model)
+                made = []
+                for name, options in WRITTEN.items():
+                    done = neffopt(model, *options, "-o", Path(folder) / name)
+                    if done.returncode == 0 or "bytecode" not in options[0]:  # else no portable form: neffopt says which operation
+                        self.assertEqual(done.returncode, 0, done.stderr)
+                        made.append(Path(folder) / name)
+                done = forms("read", *made)
+                self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+                for path in made:
+                    self.assertEqual(key(f"{path}.back.mlir"), want, path.name)
+                read += len(made)
+        self.assertGreater(read, 60)
+
+
+if __name__ == "__main__":
+    unittest.main()
