@@ -440,7 +440,9 @@ static V float_op(struct em *e, const struct rp_ins *s, V *w, int vl, bool wide,
     V a = w[0], b = w[1];
     *ret_exact = false;
     switch ((int)s->op) {
-    case RP_NEG: *ret_exact = true; return LLVMBuildFNeg(B, a, "");
+    case RP_NEG: /* some floats of 8 bits have no -0 */
+        *ret_exact = cpu_dt_info[s->dt].bits >= 16;
+        return LLVMBuildFNeg(B, a, "");
     case RP_ABS: *ret_exact = true; return vm_call(&v, "llvm.fabs", v.f, &a, 1);
     case RP_SIGN: {
         V one = vm_call(&v, "llvm.copysign", v.f, (V[]){vm_f(&v, 1), a}, 2);
