@@ -34,7 +34,9 @@ static const char usage_text[] =
     "  --print            the program as StableHLO's tools print it\n"
     "  --print-generic    every operation in MLIR's generic form\n"
     "  --canonical        the canonical form, which the key covers\n"
-    "  --key              64 hex digits that equal programs share; with --json the parts it is made of\n"
+    "  --key              64 hex digits that equal programs share: the component `structure` of a request's\n"
+    "                     canonical key, which covers target, compiler and options too (neffctl explain).\n"
+    "                     With --json the parts it is made of; front_key is SHA-256 of the input alone\n"
     "  --verify           nothing but the verdict\n"
     "  --eval             run it on the reference evaluator\n"
     "  --check-steps      compare what the native form stores with the evaluator, and name the first operation that differs\n"
@@ -196,8 +198,11 @@ static int run(const struct options *o)
     t2 = nf_now_ns();
     if (!rc && o->passes)
         rc = hlo_passes_run(m, nf_str_c(o->passes), print_after, (void *)(uintptr_t)o, &err);
-    if (!rc && (o->action == ACT_CANONICAL || o->action == ACT_KEY))
-        rc = hlo_canonicalise(m, &err);
+    if (!rc && (o->action == ACT_CANONICAL || o->action == ACT_KEY)) { /* as pipe_import does */
+        rc = hlo_pass_legalise(m, &err);
+        if (!rc)
+            rc = hlo_canonicalise(m, &err);
+    }
     t3 = nf_now_ns();
     if (rc) {
         if (err.location[0] && strcmp(o->input, "-") != 0) {

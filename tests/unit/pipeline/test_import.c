@@ -96,6 +96,21 @@ START_TEST(names_do_not_count)
 }
 END_TEST
 
+/* A deprecated operation and what replaced it are one program. */
+START_TEST(einsum_is_a_product)
+{
+    static const char einsum[] = "func.func @main(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>) -> tensor<4x2xf32> {\n  %0 = stablehlo.einsum %a, %b, config = \"ab,bc->ca\" : "
+                                 "(tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<4x2xf32>\n  return %0 : tensor<4x2xf32>\n}\n";
+    static const char product[] = "func.func @main(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>) -> tensor<4x2xf32> {\n  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : "
+                                  "(tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>\n  %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<2x4xf32>) -> tensor<4x2xf32>\n  return %1 : "
+                                  "tensor<4x2xf32>\n}\n";
+    struct pipe_graph *a, *b;
+    ck_assert_msg(pipe_import(nf_str_c(einsum), PIPE_KIND_UNKNOWN, "a", NULL, arena, &a, &err) == 0, "%s", err.message);
+    ck_assert_msg(pipe_import(nf_str_c(product), PIPE_KIND_UNKNOWN, "b", NULL, arena, &b, &err) == 0, "%s", err.message);
+    ck_assert(nf_digest_eq(&a->key, &b->key));
+}
+END_TEST
+
 START_TEST(errors_name_the_file_and_the_stage)
 {
     struct pipe_graph *g = NULL;
@@ -164,6 +179,7 @@ int main(void)
     tcase_add_test(t, kinds_are_told_from_the_first_bytes);
     tcase_add_test(t, stages_and_kinds_are_those_of_the_wire);
     tcase_add_test(t, names_do_not_count);
+    tcase_add_test(t, einsum_is_a_product);
     tcase_add_test(t, errors_name_the_file_and_the_stage);
     tcase_add_test(t, cpu_makes_a_neff_that_says_what_it_takes);
     tcase_add_test(t, cpu_knows_its_options);
