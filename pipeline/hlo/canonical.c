@@ -295,6 +295,10 @@ static void clean_attrs(struct canon *c, struct hlo_op *op)
         if (strcmp(info->attrs[i].absent, "natural") == 0 ? compare_type_is_natural(op, a) : hlo__spec_default_text(a, info->attrs[i].absent))
             op->attrs[i] = NULL;
     }
+    /* collectives talk from device to device (1): the portable form keeps only the number of their channel, and reads back as 0 */
+    int slot = op->id == HLO_OP_SEND || op->id == HLO_OP_RECV ? -1 : hlo_op_slot((enum hlo_op_id)op->id, HLO_A_channel_handle);
+    if (slot >= 0 && op->attrs[slot] && op->attrs[slot]->kind == HLO_ATTR_CHANNEL && op->attrs[slot]->channel.type == 0)
+        op->attrs[slot] = hlo_attr_channel(c->m, op->attrs[slot]->channel.handle, 1);
     if (op->id == HLO_OP_FUNC || op->id == HLO_OP_CALL) {
         hlo_op_set_attr(op, HLO_A_arg_attrs, filter_dicts(c, hlo_op_attr(op, HLO_A_arg_attrs)));
         hlo_op_set_attr(op, HLO_A_res_attrs, filter_dicts(c, hlo_op_attr(op, HLO_A_res_attrs)));
