@@ -95,7 +95,8 @@ class Case(unittest.TestCase):
     def events(self, kind="start"):
         try:
             with open(self.path("cc.log")) as f:
-                return [e for e in map(json.loads, f) if e["event"] == kind]
+                lines = [line for line in f if line.endswith("\n")]  # the last one may be half written
+                return [e for e in map(json.loads, lines) if e["event"] == kind]
         except FileNotFoundError:
             return []
 
