@@ -442,14 +442,12 @@ void job_end_failed(struct job *j, const struct nf_error *err)
     if (err->code == NF_ELOCKTIMEOUT)
         COUNT(&d->counters, lock_timeouts, n);
     if (n >= 8)
-        srv_burst_begin(d->server);
+        srv_burst(d->server);
     while (j->waiters) {
         struct waiter *w = j->waiters;
         job_detach(j, w);
         waiter_failed(w, err, j, NULL);
     }
-    if (n >= 8)
-        srv_burst_end(d->server);
     job_dissolve(j, err->code == NF_ECANCELLED ? JOB_CANCELLED : JOB_FAILED);
 }
 

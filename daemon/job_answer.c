@@ -241,7 +241,7 @@ void job_answer_compiled(struct job *j)
     /* The one that began it may be gone: then the first of the others counts as the one that it was compiled for. */
     size_t n = j->waiter_count;
     if (n >= BURST)
-        srv_burst_begin(d->server);
+        srv_burst(d->server);
     while (j->waiters) {
         struct waiter *w = j->waiters;
         struct hit_answer a;
@@ -272,8 +272,6 @@ void job_answer_compiled(struct job *j)
         answers_add(record, w);
         waiter_done(w, &a.done, j->id);
     }
-    if (n >= BURST)
-        srv_burst_end(d->server);
     nf_log(NF_LOG_INFO, "job", "done", "id=%llu name=%s waiters=%zu compile_ms=%lld publish_ms=%lld peak_rss_mib=%llu attempts=%u",
            (unsigned long long)j->id, nf_log_quote(j->name), n, (long long)(j->compile_ns / NF_MS), (long long)(j->publish_ns / NF_MS),
            (unsigned long long)(j->peak_rss >> 20), j->attempts);

@@ -112,6 +112,7 @@ struct srv_server {
     void *inline_ctx;
     pthread_t pump;
     bool pump_runs;
+    uv_timer_t *burst;                  /* runs while the loop and the pump are ahead of ordinary processes */
     /* Guards connections[]: written by the loop (accept), read by the pump (a new call). A leaf: nothing is taken under it. */
     pthread_mutex_t connections_lock;
     struct connection *connections;
@@ -741,6 +742,9 @@ int srv_server_new(const struct srv_options *o, struct srv_server **ret_server, 
         grpc_shutdown();
         return nf_fail(err, NF_EINTERNAL, "cannot make the loop's wake-up");
     }
+    s->burst = nf_alloc(sizeof *s->burst);
+    uv_timer_init(o->loop, s->burst);
+    s->burst->data = s;
     grpc_arg args[] = {
         {.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)GRPC_ARG_ALLOW_REUSEPORT, .value.integer = 0},
         {.type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, .value.integer = (int)RPC_MESSAGE_MAX},
@@ -783,15 +787,26 @@ int srv_server_new(const struct srv_options *o, struct srv_server **ret_server, 
     return NF_OK;
 }
 
+#define BURST_MS 50
+
+/* What the two threads start meanwhile is ordinary: a process as well as a thread. */
 static void set_policy(const struct srv_server *s, int policy, int priority)
 {
     struct sched_param param = {.sched_priority = priority};
-    if (pthread_setschedparam(pthread_self(), policy, &param) == 0 && s->pump_runs)
-        pthread_setschedparam(s->pump, policy, &param);
+    if (pthread_setschedparam(pthread_self(), policy | SCHED_RESET_ON_FORK, &param) == 0 && s->pump_runs)
+        pthread_setschedparam(s->pump, policy | SCHED_RESET_ON_FORK, &param);
 }
 
-void srv_burst_begin(struct srv_server *s) { set_policy(s, SCHED_RR, 1); }
-void srv_burst_end(struct srv_server *s) { set_policy(s, SCHED_OTHER, 0); }
+static void on_burst_over(uv_timer_t *timer) { set_policy(timer->data, SCHED_OTHER, 0); }
+
+void srv_burst(struct srv_server *s)
+{
+    if (!uv_is_active((uv_handle_t *)s->burst))
+        set_policy(s, SCHED_RR, 1);
+    uv_timer_start(s->burst, on_burst_over, BURST_MS, 0);
+}
+
+static void on_burst_closed(uv_handle_t *handle) { free(handle); }
 
 static void on_shutdown_posted(struct post_item *item)
 {
@@ -823,6 +838,7 @@ void srv_server_free(struct srv_server *s)
     if (s->pump_runs)
         pthread_join(s->pump, NULL);
     post_queue_close(s->post);
+    uv_close((uv_handle_t *)s->burst, on_burst_closed);
     grpc_server_destroy(s->server);
     grpc_completion_queue_destroy(s->cq);
     grpc_server_credentials_release(s->creds);
