@@ -441,8 +441,7 @@ void job_end_failed(struct job *j, const struct nf_error *err)
         COUNT(&d->counters, failures_internal, 1);
     if (err->code == NF_ELOCKTIMEOUT)
         COUNT(&d->counters, lock_timeouts, n);
-    if (n >= 8)
-        srv_burst(d->server);
+    srv_burst(d->server, n);
     while (j->waiters) {
         struct waiter *w = j->waiters;
         job_detach(j, w);

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #define KEEP_MAX 8
-#define BURST 8                    /* answers from which it is one (server.h) */
 
 struct intermediates {
     Neffd__V1__Artifact items[KEEP_MAX];
@@ -240,8 +239,7 @@ void job_answer_compiled(struct job *j)
             leader = false;
     /* The one that began it may be gone: then the first of the others counts as the one that it was compiled for. */
     size_t n = j->waiter_count;
-    if (n >= BURST)
-        srv_burst(d->server);
+    srv_burst(d->server, n);
     while (j->waiters) {
         struct waiter *w = j->waiters;
         struct hit_answer a;

@@ -787,6 +787,7 @@ int srv_server_new(const struct srv_options *o, struct srv_server **ret_server, 
     return NF_OK;
 }
 
+#define BURST_ANSWERS 8
 #define BURST_MS 50
 
 /* What the two threads start meanwhile is ordinary: a process as well as a thread. */
@@ -799,8 +800,10 @@ static void set_policy(const struct srv_server *s, int policy, int priority)
 
 static void on_burst_over(uv_timer_t *timer) { set_policy(timer->data, SCHED_OTHER, 0); }
 
-void srv_burst(struct srv_server *s)
+void srv_burst(struct srv_server *s, size_t answers)
 {
+    if (answers < BURST_ANSWERS)
+        return;
     if (!uv_is_active((uv_handle_t *)s->burst))
         set_policy(s, SCHED_RR, 1);
     uv_timer_start(s->burst, on_burst_over, BURST_MS, 0);

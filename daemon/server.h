@@ -56,10 +56,10 @@ int srv_server_new(const struct srv_options *o, struct srv_server **ret_server, 
 int srv_server_adopt(struct srv_server *s, int fd, const struct srv_peer *peer);
 bool srv_server_has_room(struct srv_server *s);       /* srv_server_adopt would find a number */
 size_t srv_server_connections(const struct srv_server *s);
-/* Many answers in a row follow: each wakes its caller, and callers that run at once would keep the rest of them waiting (256 answers took
- * 120 ms on two busy cores, 15 ms with this). For some milliseconds, until gRPC has written them, the loop and the pump run before
- * ordinary processes, where the system allows it (CAP_SYS_NICE or an RLIMIT_RTPRIO of 1). Loop thread. */
-void srv_burst(struct srv_server *s);
+/* So many answers in a row follow. Each wakes its caller, and callers that run at once would keep the rest of them waiting (256 answers
+ * took 120 ms on two busy cores, 15 ms with this). Where they are many, the loop and the pump run before ordinary processes for some
+ * milliseconds, until gRPC has written them, if the system allows it (CAP_SYS_NICE or an RLIMIT_RTPRIO of 1). Loop thread. */
+void srv_burst(struct srv_server *s, size_t answers);
 /* No new calls; `done` when the last call has ended. cancel_now ends them all with UNAVAILABLE. May be called again to cancel. */
 void srv_server_shutdown(struct srv_server *s, bool cancel_now, void (*done)(void *arg), void *arg);
 /* After `done`. Joins the pump. */

@@ -1,5 +1,8 @@
 /* import.c: StableHLO into the graph of cg.h: calls are inlined, composite operations taken apart, regions that are one
- * operation recognised, the rest become nested graphs. What cannot be expressed is refused by the operation's name. */
+ * operation recognised, the rest become nested graphs. What cannot be expressed is refused by the operation's name.
+ *
+ * One file: a function for each kind of operation, over one map of values, and one switch that chooses among them. What has
+ * rules of its own, as products (import_dot.c), stands beside it. */
 #include "pipeline/codegen/cg.h"
 #include "pipeline/codegen/import_internal.h"
 
@@ -55,6 +58,17 @@ static struct cg_value *get(struct import *im, const struct hlo_value *v)
     if (!c && !im->rc && v->type->kind == HLO_TYPE_TOKEN) im->rc = nf_fail(im->err, NF_EUNSUPPORTED, "native code for cpu does not do tokens that carry an order");
     if (!c && !im->rc) im->rc = nf_fail(im->err, NF_EINTERNAL, "codegen: a value is used before it is made");
     return c;
+}
+
+bool imp_operands(struct import *im, const struct hlo_op *op, uint32_t n, struct cg_value **in, size_t room)
+{
+    if (n > room) {
+        imp_refuse(im, op, "more than 64 operands");
+        return false;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (!(in[i] = get(im, hlo_op_operand(op, i)))) return false;
+    return true;
 }
 
 /* Lines begin after these bytes: one search instead of one count an operation. */
@@ -271,9 +285,7 @@ static void import_reduce(struct import *im, struct cg_graph *g, const struct hl
             r = first;
         } else {
             static const uint16_t ops[RP_RED_MAX] = {RP_ADD, RP_MUL, RP_MAX, RP_MIN, RP_AND, RP_OR, RP_XOR};
-            bool wide = cpu_dt_small(dt); /* narrow sums keep f32 between their elements and round once */
             r = cg_reduce(g, v, (enum rp_red)kind, (uint32_t)m, sorted);
-            (void)wide;
             if (!is_reducer_identity(init, kind)) r = cg_ew(g, (enum rp_op)ops[kind], dt, 0, 2, (struct cg_value *[]){first, r});
         }
         im->map[op->results[0].id] = r;
@@ -281,13 +293,8 @@ static void import_reduce(struct import *im, struct cg_graph *g, const struct hl
     }
     int64_t attrs[2 + 1 + CG_RANK_MAX] = {kind, 0, (int64_t)dims.n};
     struct cg_value *in[128];
-    if (2 * n > NF_ARRAY_LEN(in)) {
-        imp_refuse(im, op, "more than 64 operands");
-        return;
-    }
+    if (!imp_operands(im, op, 2 * n, in, NF_ARRAY_LEN(in))) return;
     for (size_t i = 0; i < dims.n; i++) attrs[3 + i] = dims.v[i];
-    for (uint32_t i = 0; i < 2 * n; i++)
-        if (!(in[i] = get(im, hlo_op_operand(op, i)))) return;
     struct cg_value *lib = cg_lib(g, PLAN_REDUCE, 2 * n, in, (uint32_t)(3 + dims.n), attrs);
     lib->label = im->label;
     attach_body(im, lib, b, 0);
@@ -314,12 +321,11 @@ static void import_window(struct import *im, struct cg_graph *g, const struct hl
     uint32_t n = op->num_results, at = 2;
     struct hlo_ints size = hlo_op_i64s(op, HLO_A_window_dimensions);
     const struct hlo_attr *pad = hlo_op_attr(op, HLO_A_padding);
-    if (2 * n > NF_ARRAY_LEN(in) || size.n > CG_RANK_MAX) {
-        imp_refuse(im, op, "more than 64 operands");
+    if (size.n > CG_RANK_MAX) {
+        imp_refuse(im, op, "too many dimensions");
         return;
     }
-    for (uint32_t i = 0; i < 2 * n; i++)
-        if (!(in[i] = get(im, hlo_op_operand(op, i)))) return;
+    if (!imp_operands(im, op, 2 * n, in, NF_ARRAY_LEN(in))) return;
     attrs[0] = body_kind(hlo_op_body(op, 0), n);
     attrs[1] = 0;
     at = put_list(attrs, at, size, size.n, 1);
@@ -342,8 +348,7 @@ static void import_select_scatter(struct import *im, struct cg_graph *g, const s
     const struct hlo_attr *pad = hlo_op_attr(op, HLO_A_padding);
     const struct hlo_block *b = hlo_op_body(op, 0);
     uint32_t at = 4;
-    for (uint32_t i = 0; i < 3; i++)
-        if (!(in[i] = get(im, hlo_op_operand(op, i)))) return;
+    if (!imp_operands(im, op, 3, in, NF_ARRAY_LEN(in))) return;
     attrs[0] = BODY_BLOCK;
     const struct hlo_value *r = b->last ? hlo_op_operand(b->last, 0) : NULL;
     if (r && !r->is_arg && r->def.op->id == HLO_OP_COMPARE && hlo_op_operand(r->def.op, 0) == b->args[0] && hlo_op_operand(r->def.op, 1) == b->args[1] &&
@@ -370,8 +375,7 @@ static void import_gather(struct import *im, struct cg_graph *g, const struct hl
     int64_t attrs[8 + 7 * (1 + CG_RANK_MAX)];
     struct cg_value *in[2];
     uint32_t at = 0;
-    for (uint32_t i = 0; i < 2; i++)
-        if (!(in[i] = get(im, hlo_op_operand(op, i)))) return;
+    if (!imp_operands(im, op, 2, in, NF_ARRAY_LEN(in))) return;
     const struct hlo_gather *d = hlo_op_attr(op, HLO_A_dimension_numbers)->gather;
     struct hlo_ints sizes = hlo_op_i64s(op, HLO_A_slice_sizes);
     int64_t known[CG_RANK_MAX];
@@ -401,12 +405,7 @@ static void import_scatter(struct import *im, struct cg_graph *g, const struct h
     int64_t attrs[8 + 7 * (1 + CG_RANK_MAX)];
     struct cg_value *in[129];
     uint32_t n = op->num_results, at = 3;
-    if (op->num_operands > NF_ARRAY_LEN(in)) {
-        imp_refuse(im, op, "more than 64 operands");
-        return;
-    }
-    for (uint32_t i = 0; i < op->num_operands; i++)
-        if (!(in[i] = get(im, hlo_op_operand(op, i)))) return;
+    if (!imp_operands(im, op, op->num_operands, in, NF_ARRAY_LEN(in))) return;
     const struct hlo_scatter *d = hlo_op_attr(op, HLO_A_scatter_dimension_numbers)->scatter;
     attrs[0] = body_kind(hlo_op_body(op, 0), n);
     attrs[1] = attrs[2] = 0;
@@ -454,12 +453,7 @@ static void import_sort(struct import *im, struct cg_graph *g, const struct hlo_
     struct cg_value *in[64] = {0};
     uint32_t n = op->num_operands;
     const struct hlo_block *b = hlo_op_body(op, 0);
-    if (n > NF_ARRAY_LEN(in)) {
-        imp_refuse(im, op, "more than 64 operands");
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        if (!(in[i] = get(im, hlo_op_operand(op, i)))) return;
+    if (!imp_operands(im, op, n, in, NF_ARRAY_LEN(in))) return;
     int64_t dim = hlo_op_i64(op, HLO_A_dimension, -1);
     if (dim < 0) dim += in[0]->rank;
     int64_t attrs[5] = {BODY_BLOCK, 0, NF_MAX(dim, 0), 0, 0};
@@ -557,12 +551,7 @@ static void import_map(struct import *im, struct cg_graph *g, const struct hlo_o
     struct cg_value *in[64] = {0};
     uint32_t n = op->num_operands;
     const struct hlo_block *b = hlo_op_body(op, 0);
-    if (n > NF_ARRAY_LEN(in)) {
-        imp_refuse(im, op, "more than 64 operands");
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        if (!(in[i] = get(im, hlo_op_operand(op, i)))) return;
+    if (!imp_operands(im, op, n, in, NF_ARRAY_LEN(in))) return;
     /* A body of elementwise operations is done on whole tensors. */
     bool simple = true;
     for (const struct hlo_op *o = b->first; o; o = o->next)
@@ -906,8 +895,7 @@ static void import_bitcast(struct import *im, struct cg_graph *g, const struct h
 static void import_batch_norm(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
     struct cg_value *in[5] = {0};
-    for (uint32_t i = 0; i < op->num_operands; i++)
-        if (!(in[i] = get(im, hlo_op_operand(op, i)))) return;
+    if (!imp_operands(im, op, op->num_operands, in, NF_ARRAY_LEN(in))) return;
     struct cg_value *x = in[0];
     int64_t f = hlo_op_i64(op, HLO_A_feature_index, 0), others[CG_RANK_MAX], map[1] = {f};
     double eps = hlo_op_float(op, HLO_A_epsilon, 0), n = 1;
@@ -951,12 +939,7 @@ static void import_library(struct import *im, struct cg_graph *g, const struct h
 {
     struct cg_value *in[64], *lib;
     int64_t attrs[16] = {0};
-    if (op->num_operands > NF_ARRAY_LEN(in)) {
-        imp_refuse(im, op, "more than 64 operands");
-        return;
-    }
-    for (uint32_t i = 0; i < op->num_operands; i++)
-        if (!(in[i] = get(im, hlo_op_operand(op, i)))) return;
+    if (!imp_operands(im, op, op->num_operands, in, NF_ARRAY_LEN(in))) return;
     uint32_t n = op->num_operands, na = 0;
     enum plan_op p;
     switch ((int)op->id) {

@@ -327,12 +327,7 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
     const struct hlo_attr *channel = hlo_op_attr(op, HLO_A_channel_handle);
     bool has_channel = channel && channel->kind == HLO_ATTR_CHANNEL && channel->channel.handle > 0;
     bool global = hlo_op_attr(op, HLO_A_use_global_device_ids) != NULL && hlo_op_bool(op, HLO_A_use_global_device_ids, false);
-    if (n > NF_ARRAY_LEN(in)) {
-        imp_refuse(im, op, "more than 64 operands");
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        if (!(in[i] = imp_get(im, hlo_op_operand(op, i)))) return;
+    if (!imp_operands(im, op, n, in, NF_ARRAY_LEN(in))) return;
     if (!groups || groups->kind != HLO_ATTR_DENSE || groups->type->rank != 2) {
         imp_refuse(im, op, "groups by the axes of a mesh");
         return;

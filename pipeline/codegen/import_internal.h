@@ -21,6 +21,8 @@ struct import {
 int imp_refuse(struct import *im, const struct hlo_op *op, const char *why);
 enum cpu_dt imp_type(struct import *im, const struct hlo_op *op, const struct hlo_type *t, int64_t *dims, int *rank);
 struct cg_value *imp_get(struct import *im, const struct hlo_value *v);
+/* The first n operands, where there is room for so many; false: refused. */
+bool imp_operands(struct import *im, const struct hlo_op *op, uint32_t n, struct cg_value **in, size_t room);
 void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op);
 void imp_block(struct import *im, struct cg_graph *g, const struct hlo_block *b);
 void imp_finish_lib(struct import *im, const struct hlo_op *op, struct cg_value *lib);

@@ -59,20 +59,6 @@ static int shape_operand(enum hlo_op_id id)
     }
 }
 
-static struct hlo_op *instead(struct hlo_module *m, struct hlo_op *op, enum hlo_op_id id, uint32_t num_operands)
-{
-    struct hlo_value *v[2] = {num_operands > 0 ? op->operands[0].value : NULL, num_operands > 1 ? op->operands[1].value : NULL};
-    struct hlo_op *n = hlo_op_new(m, id, num_operands, v, 1, &op->results[0].type, 0);
-    n->dict = op->dict;
-    n->num_dict = op->num_dict;
-    n->loc = op->loc;
-    n->pos = op->pos;
-    hlo_block_insert(op->block, op, n);
-    return n;
-}
-
-static void replace(struct hlo_op *op, struct hlo_op *by) { hlo_op_replace(op, (struct hlo_value *[]){&by->results[0]}); }
-
 /* The static operation for a dynamic one whose operands are constants by now. */
 static void make_static(struct hlo_verifier *v, struct hlo_op *op)
 {
@@ -82,53 +68,53 @@ static void make_static(struct hlo_verifier *v, struct hlo_op *op)
         return;
     switch (op->id) {
     case HLO_OP_DYNAMIC_IOTA: {
-        struct hlo_op *by = instead(m, op, HLO_OP_IOTA, 0);
+        struct hlo_op *by = hlo__instead(m, op, HLO_OP_IOTA, 0);
         hlo_op_set_attr(by, HLO_A_iota_dimension, hlo_op_attr(op, HLO_A_iota_dimension));
-        replace(op, by);
+        hlo__replace(op, by);
         return;
     }
     case HLO_OP_DYNAMIC_RESHAPE:
         if (op->operands[0].value->type->is_static)
-            replace(op, instead(m, op, HLO_OP_RESHAPE, 1));
+            hlo__replace(op, hlo__instead(m, op, HLO_OP_RESHAPE, 1));
         return;
     case HLO_OP_DYNAMIC_BROADCAST_IN_DIM: {
         if (!op->operands[0].value->type->is_static)
             return;
-        struct hlo_op *by = instead(m, op, HLO_OP_BROADCAST_IN_DIM, 1);
+        struct hlo_op *by = hlo__instead(m, op, HLO_OP_BROADCAST_IN_DIM, 1);
         hlo_op_set_attr(by, HLO_A_broadcast_dimensions, hlo_op_attr(op, HLO_A_broadcast_dimensions));
-        replace(op, by);
+        hlo__replace(op, by);
         return;
     }
     case HLO_OP_DYNAMIC_PAD: {
         if (!op->operands[0].value->type->is_static || !hlo__constant_ints(v, op->operands[2].value, &lo) || !hlo__constant_ints(v, op->operands[3].value, &hi) ||
             !hlo__constant_ints(v, op->operands[4].value, &in))
             return;
-        struct hlo_op *by = instead(m, op, HLO_OP_PAD, 2);
+        struct hlo_op *by = hlo__instead(m, op, HLO_OP_PAD, 2);
         hlo_op_set_attr(by, HLO_A_edge_padding_low, hlo_attr_i64s(m, lo.n, lo.v));
         hlo_op_set_attr(by, HLO_A_edge_padding_high, hlo_attr_i64s(m, hi.n, hi.v));
         hlo_op_set_attr(by, HLO_A_interior_padding, hlo_attr_i64s(m, in.n, in.v));
-        replace(op, by);
+        hlo__replace(op, by);
         return;
     }
     case HLO_OP_REAL_DYNAMIC_SLICE: {
         if (!op->operands[0].value->type->is_static || !hlo__constant_ints(v, op->operands[1].value, &lo) || !hlo__constant_ints(v, op->operands[2].value, &hi) ||
             !hlo__constant_ints(v, op->operands[3].value, &in))
             return;
-        struct hlo_op *by = instead(m, op, HLO_OP_SLICE, 1);
+        struct hlo_op *by = hlo__instead(m, op, HLO_OP_SLICE, 1);
         hlo_op_set_attr(by, HLO_A_start_indices, hlo_attr_i64s(m, lo.n, lo.v));
         hlo_op_set_attr(by, HLO_A_limit_indices, hlo_attr_i64s(m, hi.n, hi.v));
         hlo_op_set_attr(by, HLO_A_strides, hlo_attr_i64s(m, in.n, in.v));
-        replace(op, by);
+        hlo__replace(op, by);
         return;
     }
     case HLO_OP_DYNAMIC_GATHER: {
         if (!op->operands[0].value->type->is_static || !hlo__constant_ints(v, op->operands[2].value, &lo))
             return;
-        struct hlo_op *by = instead(m, op, HLO_OP_GATHER, 2);
+        struct hlo_op *by = hlo__instead(m, op, HLO_OP_GATHER, 2);
         hlo_op_set_attr(by, HLO_A_dimension_numbers, hlo_op_attr(op, HLO_A_dimension_numbers));
         hlo_op_set_attr(by, HLO_A_slice_sizes, hlo_attr_i64s(m, lo.n, lo.v));
         hlo_op_set_attr(by, HLO_A_indices_are_sorted, hlo_op_attr(op, HLO_A_indices_are_sorted));
-        replace(op, by);
+        hlo__replace(op, by);
         return;
     }
     default:

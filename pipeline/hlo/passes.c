@@ -136,7 +136,7 @@ int hlo_pass_decompose(struct hlo_module *m, struct nf_error *err)
 
 /* ---- legalise ---- */
 
-static struct hlo_op *instead(struct hlo_module *m, struct hlo_op *op, enum hlo_op_id id, uint32_t num_operands)
+struct hlo_op *hlo__instead(struct hlo_module *m, struct hlo_op *op, enum hlo_op_id id, uint32_t num_operands)
 {
     struct hlo_value *v[2] = {num_operands > 0 ? op->operands[0].value : NULL, num_operands > 1 ? op->operands[1].value : NULL};
     struct hlo_op *n = hlo_op_new(m, id, num_operands, v, 1, &op->results[0].type, 0);
@@ -148,7 +148,7 @@ static struct hlo_op *instead(struct hlo_module *m, struct hlo_op *op, enum hlo_
     return n;
 }
 
-static void replace(struct hlo_op *op, struct hlo_op *by) { hlo_op_replace(op, (struct hlo_value *[]){&by->results[0]}); }
+void hlo__replace(struct hlo_op *op, struct hlo_op *by) { hlo_op_replace(op, (struct hlo_value *[]){&by->results[0]}); }
 
 /* Gathering whole slices: along `dim`, by indices that share the first batch_dims dimensions with the operand. */
 static void legalise_index_select(struct hlo_module *m, struct hlo_op *op)
@@ -169,10 +169,10 @@ static void legalise_index_select(struct hlo_module *m, struct hlo_op *op)
         batches[i] = i;
     struct hlo_gather g = {.offset_dims = {n, offset}, .collapsed_slice_dims = hlo_ints_copy(m, 1, &dim), .operand_batching_dims = {(size_t)batch, batches},
                            .start_indices_batching_dims = {(size_t)batch, batches}, .start_index_map = hlo_ints_copy(m, 1, &dim), .index_vector_dim = x->rank};
-    struct hlo_op *by = instead(m, op, HLO_OP_GATHER, 2);
+    struct hlo_op *by = hlo__instead(m, op, HLO_OP_GATHER, 2);
     hlo_op_set_attr(by, HLO_A_dimension_numbers, hlo_attr_gather(m, &g));
     hlo_op_set_attr(by, HLO_A_slice_sizes, hlo_attr_i64s(m, t->rank, sizes));
-    replace(op, by);
+    hlo__replace(op, by);
 }
 
 int hlo_pass_legalise(struct hlo_module *m, struct nf_error *err)
@@ -187,18 +187,18 @@ int hlo_pass_legalise(struct hlo_module *m, struct nf_error *err)
             int64_t *d = NF_NEW_ARRAY(m->arena, int64_t, (size_t)t->rank + 1);
             for (uint32_t i = 0; i < t->rank; i++)
                 d[i] = r->rank - t->rank + i;
-            struct hlo_op *by = instead(m, op, HLO_OP_BROADCAST_IN_DIM, 1);
+            struct hlo_op *by = hlo__instead(m, op, HLO_OP_BROADCAST_IN_DIM, 1);
             hlo_op_set_attr(by, HLO_A_broadcast_dimensions, hlo_attr_i64s(m, t->rank, d));
-            replace(op, by);
+            hlo__replace(op, by);
         } else if (op->id == HLO_OP_CREATE_TOKEN) {
-            replace(op, instead(m, op, HLO_OP_AFTER_ALL, 0));
+            hlo__replace(op, hlo__instead(m, op, HLO_OP_AFTER_ALL, 0));
         } else if (op->id == HLO_OP_DOT) {
             int64_t last = op->operands[0].value->type->rank - 1, zero = 0;
             struct hlo_dot d = {{0, &zero}, {0, &zero}, hlo_ints_copy(m, 1, &last), hlo_ints_copy(m, 1, &zero)};
-            struct hlo_op *by = instead(m, op, HLO_OP_DOT_GENERAL, 2);
+            struct hlo_op *by = hlo__instead(m, op, HLO_OP_DOT_GENERAL, 2);
             hlo_op_set_attr(by, HLO_A_dot_dimension_numbers, hlo_attr_dot(m, &d));
             hlo_op_set_attr(by, HLO_A_precision_config, hlo_op_attr(op, HLO_A_precision_config));
-            replace(op, by);
+            hlo__replace(op, by);
         } else if (op->id == HLO_OP_EINSUM || op->id == HLO_OP_UNARY_EINSUM) {
             if (!hlo__legalise_einsum(m, op)) {
                 nf_fail(err, NF_EUNSUPPORTED, "'%s' with config \"%.*s\" has no replacement", hlo_op_info((enum hlo_op_id)op->id)->name,
@@ -219,7 +219,7 @@ int hlo_pass_legalise(struct hlo_module *m, struct nf_error *err)
             by->loc = op->loc;
             by->pos = op->pos;
             hlo_block_insert(op->block, op, by);
-            replace(op, by);
+            hlo__replace(op, by);
         } else {
             nf_fail(err, NF_EUNSUPPORTED, "'%s' is deprecated and has no replacement", hlo_op_info((enum hlo_op_id)op->id)->name);
             nf_error_location(err, "%s", hlo_op_where(m, op, where, sizeof where));

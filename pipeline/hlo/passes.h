@@ -20,6 +20,10 @@ const struct hlo_pass *hlo_pass_at(size_t i);                  /* NULL: past the
 int hlo_passes_run(struct hlo_module *m, struct nf_str names, void (*after)(void *user, const struct hlo_pass *pass, const struct hlo_module *m), void *user,
                    struct nf_error *err);
 
+/* Between the passes. A new operation before op with its first operands, its type, dictionary and place; and one result for one. */
+struct hlo_op *hlo__instead(struct hlo_module *m, struct hlo_op *op, enum hlo_op_id id, uint32_t num_operands);
+void hlo__replace(struct hlo_op *op, struct hlo_op *by);
+
 /* pass_einsum.c: op, an einsum or unary_einsum, is replaced; false: its config says nothing that can be done, or does not fit. */
 bool hlo__legalise_einsum(struct hlo_module *m, struct hlo_op *op);
 int hlo_pass_legalise(struct hlo_module *m, struct nf_error *err);

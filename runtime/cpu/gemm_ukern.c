@@ -63,7 +63,17 @@ TILE(double, f64)
 
 /* ------------------------------------------------------------------------------------------- f32, A where it lies */
 
-/* What a tile ends with, as above. */
+/* What a tile begins and ends with, as above. */
+static inline __attribute__((always_inline)) void begin(const int rows, f32_vec acc[UK_MR][2], const float *c, int64_t ldc)
+{
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
+    {
+        acc[i][0] = acc[i][1] = (f32_vec){0};
+        __builtin_prefetch(c + i * ldc, 1);
+        __builtin_prefetch(c + i * ldc + 2 * f32_lanes - 1, 1);
+    }
+}
+
 static inline __attribute__((always_inline)) void finish(const int rows, f32_vec acc[UK_MR][2], float *c, int64_t ldc, int accumulate)
 {
     _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
@@ -82,12 +92,7 @@ static inline __attribute__((always_inline)) void rows_tile(const int rows, cons
                                                             int accumulate)
 {
     f32_vec acc[UK_MR][2];
-    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
-    {
-        acc[i][0] = acc[i][1] = (f32_vec){0};
-        __builtin_prefetch(c + i * ldc, 1);
-        __builtin_prefetch(c + i * ldc + 2 * f32_lanes - 1, 1);
-    }
+    begin(rows, acc, c, ldc);
     for (int r = 0; r < runs->n; r++) {
         const float *a[UK_MR];
         _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++) a[i] = row[i] + runs->offset[r];
@@ -109,12 +114,7 @@ static inline __attribute__((always_inline)) void cols_tile(const int rows, cons
                                                             int accumulate)
 {
     f32_vec acc[UK_MR][2];
-    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++)
-    {
-        acc[i][0] = acc[i][1] = (f32_vec){0};
-        __builtin_prefetch(c + i * ldc, 1);
-        __builtin_prefetch(c + i * ldc + 2 * f32_lanes - 1, 1);
-    }
+    begin(rows, acc, c, ldc);
     for (int64_t k = 0; k < kc; k++) {
         const float *at = a + along[k];
         f32_vec b0 = *(const f32_vec *)(const void *)b, b1 = *(const f32_vec *)(const void *)(b + f32_lanes);

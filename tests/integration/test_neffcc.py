@@ -69,9 +69,7 @@ class Case(unittest.TestCase):
 
     def start(self, args, **env):
         cwd = env.pop("cwd", self.work)
-        # Who runs the tests in the background may have SIGINT ignored, which is inherited.
-        return subprocess.Popen(args, cwd=cwd, env={**self.env, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        return subprocess.Popen(args, cwd=cwd, env={**self.env, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def cc(self, *a, timeout=60, **k):
         env = {n: k.pop(n) for n in list(k) if n.isupper()}
