@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # tests/run: timeout=900
 """neffcc in neuronx-cc's place, with and without a daemon; the faults that users of other caches have reported, each under the name of
-its kind. The compiler is tests/fake-neuronx-cc, whose own log counts its starts."""
+its kind. The compiler is tests/fake-neuronx-cc, whose own log counts its starts. One file: a class for each group of faults, all on the
+one Case that sets up directories, a compiler and, where asked, a daemon."""
 import json
 import os
 import signal
@@ -1003,6 +1004,39 @@ class Failures(Case):
 
 class Keys(Case):
     """Reported under K."""
+
+    def test_a_fetch_in_progress_is_no_miss(self):
+        """Sixteen at once on a host whose local tier is empty, an artifact of 64 MiB in the shared one: nobody compiles while it comes."""
+        def test():
+            before = self.compiles
+            self.act("unique,sparse:67108864")
+            self.ok()
+            shutil.rmtree(self.path("local/entries"))
+            ranks = [self.start(self.args(out=f"k{i}.neff")) for i in range(16)]
+            for p in ranks:
+                out, err = p.communicate(timeout=60 * SLOW)
+                self.assertEqual(p.returncode, 0, err)
+            self.assertEqual(self.compiles - before, 1)
+            for i in range(16):
+                self.assertEqual(os.path.getsize(os.path.join(self.work, f"k{i}.neff")), os.path.getsize(os.path.join(self.work, "o.neff")))
+        self.both(test)
+
+    def test_a_key_costs_no_compile(self):
+        """200 MB of constants: a lookup is answered in bounded time, and no compiler is started for it."""
+        n = 25 << 20
+        with open(os.path.join(self.work, "big.mlir"), "w") as f:
+            f.write(f"module {{\n  func.func @main(%a: tensor<{n}xf32>) -> tensor<{n}xf32> {{\n    %c = stablehlo.constant dense<\"0x")
+            for _ in range(n // (1 << 20)):
+                f.write("0000803F" * (1 << 20))
+            f.write(f"\"> : tensor<{n}xf32>\n    %0 = stablehlo.add %a, %c : tensor<{n}xf32>\n    return %0 : tensor<{n}xf32>\n  }}\n}}\n")
+        self.assertGreater(os.path.getsize(os.path.join(self.work, "big.mlir")), 200 << 20)
+        self.start_daemon()
+        p = subprocess.run([NEFFCTL, "lookup", "big.mlir", "--target", "trn2", "--json"], cwd=self.work, env=self.env, capture_output=True, timeout=60 * SLOW)
+        self.assertEqual(p.returncode, 3, p.stderr)
+        self.assertEqual(self.compiles, 0)
+        self.ok("big.mlir", timeout=60)
+        self.ok("big.mlir", out="again.neff", timeout=60)
+        self.assertEqual(self.compiles, 1)
 
     def hits(self, first, second):
         before = self.compiles
