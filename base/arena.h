@@ -1,7 +1,7 @@
 /* arena.h: memory that lives and dies together (one compile, one parse).
  *
- * Allocation is a pointer bump, alignment 16, nothing is freed singly. Blocks double up to 2 MiB, the size of a large page, which they ask for; larger requests get a
- * block of their own. Not thread-safe: one arena, one thread. A limit (0: none) makes an allocation beyond it set
+ * Allocation is a pointer bump, alignment 16, nothing is freed singly. Blocks double up to 2 MiB, the size of a large page, which
+ * they ask for; larger requests get a block of their own. Not thread-safe: one arena, one thread. A limit (0: none) makes an allocation beyond it set
  * nf_arena_over() while still succeeding, so that a parser can look at one place per operation instead of at each call;
  * only memory refused by the system ends the process, and workers exist to be ended. */
 #ifndef NEFFD_BASE_ARENA_H

@@ -305,18 +305,48 @@ static int64_t compile_limit(const struct job *j)
     return longest ? longest : j->d->cfg->compile_timeout_ns;
 }
 
+/* What an entry says of the job that made it, copied: a task writes it off the loop. */
+struct record {
+    struct cache_meta meta;       /* strings point to the fields below */
+    char name[128], ns[72], target[64], compiler[256], toolchain[256], host[128];
+    struct nf_digest *fronts;     /* the verified ones */
+    size_t front_count;
+};
+
+static void record_take(struct record *r, const struct job *j, enum cache_kind kind)
+{
+    nf_format(r->name, sizeof r->name, "%s", j->name);
+    nf_format(r->ns, sizeof r->ns, "%s", j->cache_namespace);
+    nf_format(r->target, sizeof r->target, "%s", j->target);
+    nf_format(r->compiler, sizeof r->compiler, "%s", j->toolchain.compiler);
+    nf_format(r->toolchain, sizeof r->toolchain, "%s", j->toolchain.id);
+    nf_format(r->host, sizeof r->host, "%s", j->prov_host);
+    r->meta = (struct cache_meta){
+        .key = j->canonical, .kind = kind, .name = nf_str_c(r->name), .cache_namespace = nf_str_c(r->ns), .target = nf_str_c(r->target),
+        .compiler = nf_str_c(r->compiler), .toolchain_id = nf_str_c(r->toolchain), .host = nf_str_c(r->host), .pid = (uint32_t)getpid(),
+        .attempts = j->attempts, .started_us = j->wall_started_us,
+    };
+    if (j->front_verified) {
+        r->fronts = nf_alloc_array(j->front_count + 1, sizeof *r->fronts);
+        memcpy(r->fronts, j->fronts, j->front_count * sizeof *r->fronts);
+        r->front_count = j->front_count;
+    }
+}
+
+static void record_alias(const struct record *r, struct cache_store *store)
+{
+    for (size_t i = 0; i < r->front_count; i++)
+        cache_store_alias_put(store, &r->fronts[i], &r->meta.key, r->ns, NULL);
+}
+
 /* A failure that will be the same again is remembered before it is told: who asks at once must find it. */
 struct remembering {
     struct task task;
     struct job *job;
     struct nf_error err;
-    struct nf_digest key, *fronts;
-    size_t front_count;
-    char name[128], ns[72], target[64], compiler[256], toolchain[256], host[128];
+    struct record record;
     char *lines[JOB_LOG_LINES];
     size_t line_count;
-    unsigned attempts;
-    int64_t started_us;
 };
 
 static int remember_run(struct task *t, struct nf_error *err)
@@ -325,13 +355,13 @@ static int remember_run(struct task *t, struct nf_error *err)
     struct nf_str tail[JOB_LOG_LINES];
     for (size_t i = 0; i < r->line_count; i++)
         tail[i] = nf_str_c(r->lines[i]);
-    struct cache_failure f = {.error = r->err, .cls = nf_status_class(r->err.code), .attempts = r->attempts, .log_tail = tail, .log_count = r->line_count};
-    struct cache_meta meta = {.key = r->key, .kind = CACHE_KIND_FAILURE, .name = nf_str_c(r->name), .cache_namespace = nf_str_c(r->ns),
-                              .target = nf_str_c(r->target), .compiler = nf_str_c(r->compiler), .toolchain_id = nf_str_c(r->toolchain),
-                              .host = nf_str_c(r->host), .pid = (uint32_t)getpid(), .attempts = r->attempts, .started_us = r->started_us, .failure = &f};
+    struct cache_meta meta = r->record.meta;
+    struct cache_failure f = {
+        .error = r->err, .cls = nf_status_class(r->err.code), .attempts = meta.attempts, .log_tail = tail, .log_count = r->line_count,
+    };
+    meta.failure = &f;
     int rc = cache_store_remember_failure(t->d->store, &meta, err);
-    for (size_t i = 0; i < r->front_count; i++)
-        cache_store_alias_put(t->d->store, &r->fronts[i], &r->key, r->ns, NULL);
+    record_alias(&r->record, t->d->store);
     return rc;
 }
 
@@ -350,7 +380,7 @@ static void remember_free(struct task *t)
     struct remembering *r = (struct remembering *)t;
     for (size_t i = 0; i < r->line_count; i++)
         free(r->lines[i]);
-    free(r->fronts);
+    free(r->record.fronts);
     free(r);
 }
 
@@ -367,21 +397,8 @@ static bool remember(struct job *j, const struct nf_error *err)
     r->task.free = remember_free;
     r->job = job_ref(j);
     r->err = *err;
-    r->key = j->canonical;
-    r->attempts = j->attempts;
-    r->started_us = j->wall_started_us;
-    nf_format(r->name, sizeof r->name, "%s", j->name);
-    nf_format(r->ns, sizeof r->ns, "%s", j->cache_namespace);
-    nf_format(r->target, sizeof r->target, "%s", j->target);
-    nf_format(r->compiler, sizeof r->compiler, "%s", j->toolchain.compiler);
-    nf_format(r->toolchain, sizeof r->toolchain, "%s", j->toolchain.id);
-    nf_format(r->host, sizeof r->host, "%s", j->prov_host);
+    record_take(&r->record, j, CACHE_KIND_FAILURE);
     r->line_count = job_log_tail(j, (size_t)NF_MIN(NF_MAX(j->d->cfg->log_tail_lines, 0), (int64_t)JOB_LOG_LINES), r->lines);
-    if (j->front_verified) {
-        r->fronts = nf_alloc_array(j->front_count + 1, sizeof *r->fronts);
-        memcpy(r->fronts, j->fronts, j->front_count * sizeof *r->fronts);
-        r->front_count = j->front_count;
-    }
     job_state_set(j, JOB_PUBLISH);
     task_start(j->d, &r->task);
     return true;
@@ -512,13 +529,10 @@ struct publish {
     struct job *job;              /* loop thread only; what run needs is copied below */
     bool store;                   /* false: no_publish, the artifact is only hashed */
     bool replace;
-    struct nf_digest key;
     char *work_dir, *artifact;
-    struct cache_meta meta;       /* strings point to the fields below */
-    char name[128], ns[72], target[64], compiler[256], toolchain[256], created_by[192], host[128], compile_id[64];
+    struct record record;
+    char created_by[192], compile_id[64];
     uint64_t max_text;
-    struct nf_digest *fronts;
-    size_t front_count;
     struct output *outputs;       /* hashed here, off the loop */
     size_t output_count;
     int hash_rc;
@@ -537,20 +551,20 @@ static int publish_run(struct task *t, struct nf_error *err)
         rc = details_read(p->work_dir, p->max_text, arena, &details, err);
         if (rc < 0)
             nf_log(NF_LOG_WARNING, "job", "an entry goes without details", "why=%s", nf_log_quote(err ? err->message : ""));
-        p->meta.components = details.components;
-        p->meta.component_count = details.component_count;
-        p->meta.stablehlo = details.stablehlo;
+        p->record.meta.components = details.components;
+        p->record.meta.component_count = details.component_count;
+        p->record.meta.stablehlo = details.stablehlo;
         int fd = open(p->artifact, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0) {
             rc = nf_fail_errno(err, errno, "cannot open %s", p->artifact);
         } else {
-            struct cache_publication pub = {.meta = p->meta, .artifact_fd = fd, .replace = p->replace};
+            struct cache_publication pub = {.meta = p->record.meta, .artifact_fd = fd, .replace = p->replace};
             rc = cache_store_publish(t->d->store, &pub, &p->published, err);
             close(fd);
             p->has_published = rc == NF_OK;
         }
-        for (size_t i = 0; i < p->front_count && rc == NF_OK; i++)
-            cache_store_alias_put(t->d->store, &p->fronts[i], &p->key, p->ns, NULL);
+        if (rc == NF_OK)
+            record_alias(&p->record, t->d->store);
     }
     for (size_t i = 0; i < p->output_count; i++) {
         bool is_neff = strcmp(p->outputs[i].kind, "neff") == 0;
@@ -571,7 +585,7 @@ static void publish_free(struct task *t)
     for (size_t i = 0; i < p->output_count; i++)
         free(p->outputs[i].path);
     free(p->outputs);
-    free(p->fronts);
+    free(p->record.fronts);
     free(p->work_dir);
     free(p->artifact);
     free(p);
@@ -608,7 +622,7 @@ static void publish_end(struct task *t, int rc, const struct nf_error *err)
             scratch_note(d->scratch, &f->sha256, f->raw_bytes, cache_hit_path(j->hit));
         warn_tier(j, "local", p->published.local_rc, &p->published.local_err);
         warn_tier(j, "shared", p->published.shared_rc, &p->published.shared_err);
-        for (size_t i = p->front_count; i < j->front_count && j->front_verified; i++)   /* merged meanwhile */
+        for (size_t i = p->record.front_count; i < j->front_count && j->front_verified; i++)   /* merged meanwhile */
             cache_store_alias_put(d->store, &j->fronts[i], &j->canonical, j->cache_namespace, NULL);
     } else {
         if (rc != NF_OK)
@@ -651,7 +665,6 @@ void job_run_publish(struct job *j)
     p->store = !(j->waiter_count && job_all(j, waiter_no_publish));
     for (const struct waiter *w = j->waiters; w; w = w->next)
         p->replace = p->replace || (w->req->start->ignore_cache && !w->req->start->no_publish);
-    p->key = j->canonical;
     p->work_dir = nf_strdup(j->work_dir);
     p->max_text = (uint64_t)64 << 20;
     p->outputs = nf_alloc_array(j->output_count + 1, sizeof *p->outputs);
@@ -662,28 +675,17 @@ void job_run_publish(struct job *j)
         if (strcmp(j->outputs[i].kind, "neff") == 0 && !p->artifact)
             p->artifact = nf_strdup(j->outputs[i].path);
     }
-    if (j->front_verified) {
-        p->fronts = nf_alloc_array(j->front_count + 1, sizeof *p->fronts);
-        memcpy(p->fronts, j->fronts, j->front_count * sizeof *p->fronts);
-        p->front_count = j->front_count;
-    }
-    nf_format(p->name, sizeof p->name, "%s", j->name);
-    nf_format(p->ns, sizeof p->ns, "%s", j->cache_namespace);
-    nf_format(p->target, sizeof p->target, "%s", j->target);
-    nf_format(p->compiler, sizeof p->compiler, "%s", j->toolchain.compiler);
-    nf_format(p->toolchain, sizeof p->toolchain, "%s", j->toolchain.id);
-    nf_format(p->host, sizeof p->host, "%s", j->prov_host);
+    record_take(&p->record, j, CACHE_KIND_NEFF);
     nf_format(p->compile_id, sizeof p->compile_id, "%s", j->prov_id);
+    const char *tool = j->leader && j->leader->tool[0] ? j->leader->tool : "unknown tool";
     if (j->leader_peer.unix_socket)
-        nf_format(p->created_by, sizeof p->created_by, "uid %u, %.100s", j->leader_peer.uid, j->leader && j->leader->tool[0] ? j->leader->tool : "unknown tool");
+        nf_format(p->created_by, sizeof p->created_by, "uid %u, %.100s", j->leader_peer.uid, tool);
     else
-        nf_format(p->created_by, sizeof p->created_by, "tcp, %.100s", j->leader && j->leader->tool[0] ? j->leader->tool : "unknown tool");
-    p->meta = (struct cache_meta){
-        .key = j->canonical, .kind = CACHE_KIND_NEFF, .name = nf_str_c(p->name), .cache_namespace = nf_str_c(p->ns), .target = nf_str_c(p->target),
-        .compiler = nf_str_c(p->compiler), .toolchain_id = nf_str_c(p->toolchain), .created_by = nf_str_c(p->created_by), .host = nf_str_c(p->host),
-        .pid = (uint32_t)getpid(), .compile_id = nf_str_c(p->compile_id), .attempts = j->attempts, .started_us = j->wall_started_us,
-        .compile_us = (uint64_t)(j->compile_ns / 1000), .peak_rss_bytes = j->peak_rss,
-    };
+        nf_format(p->created_by, sizeof p->created_by, "tcp, %.100s", tool);
+    p->record.meta.created_by = nf_str_c(p->created_by);
+    p->record.meta.compile_id = nf_str_c(p->compile_id);
+    p->record.meta.compile_us = (uint64_t)(j->compile_ns / 1000);
+    p->record.meta.peak_rss_bytes = j->peak_rss;
     task_start(d, &p->task);
 }
 

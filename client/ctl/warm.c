@@ -542,7 +542,13 @@ int ctl_cmd_warm_status(struct ctl *c)
                 int_field(o, "running"), finished ? "; finished" : died ? "; interrupted: run it again to go on" : "");
         }
         /* Ready when everything was asked for and nothing failed. */
-        rc = !finished && !died && ctl_flag(c, "wait") ? nf_status_exit(NF_ETIMEOUT) : !finished ? nf_status_exit(NF_EOVERLOADED) : int_field(o, "done") < int_field(o, "total") ? nf_status_exit(NF_ETIMEOUT) : int_field(o, "failed") ? CTL_WRONG : CTL_OK;
+        bool whole = int_field(o, "done") >= int_field(o, "total"), waited = ctl_flag(c, "wait") && !died;
+        if (!finished)
+            rc = nf_status_exit(waited ? NF_ETIMEOUT : NF_EOVERLOADED);
+        else if (!whole)
+            rc = nf_status_exit(NF_ETIMEOUT);
+        else
+            rc = int_field(o, "failed") ? CTL_WRONG : CTL_OK;
         json_object_put(o);
         break;
     }
