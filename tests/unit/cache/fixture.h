@@ -49,6 +49,15 @@ static inline void fixture_teardown(void)
     ck_assert_int_eq(nf_remove_tree(AT_FDCWD, root), NF_OK);
 }
 
+/* Takes a directory away from a store that is at work: at once, since what is removed name by name may grow again meanwhile. */
+static inline void vanish(const char *dir)
+{
+    char gone[160];
+    nf_format(gone, sizeof(gone), "%s.gone", dir);
+    ck_assert_msg(rename(dir, gone) == 0, "rename %s: %s", dir, strerror(errno));
+    (void)nf_remove_tree(AT_FDCWD, gone); /* what a late write leaves behind goes with the fixture */
+}
+
 static inline struct cache_store *store_open_with(struct cache_store_options o)
 {
     struct cache_store *s = NULL;
