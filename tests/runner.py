@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Installs what is missing, builds, and runs the tests; the last line is `N passed, N failed`.
 
-usage: tests/run [--only REGEX] [--sanitize=address|thread] [--fast] [--minutes N] [--list] [--jobs N] [--verbose]
+usage: tests/run [--only REGEX] [--sanitize=address|thread] [--fast] [--minutes N] [--again] [--list] [--jobs N] [--verbose]
 
   --only REGEX    only tests whose name matches (see --list); `--only fuzz` also takes --minutes
   --sanitize=S    address: with AddressSanitizer and UBSan, in build-asan/; thread: with ThreadSanitizer, in build-tsan/,
@@ -9,6 +9,8 @@ usage: tests/run [--only REGEX] [--sanitize=address|thread] [--fast] [--minutes 
   --fast          leave out the slow ones (suite `slow`); the rest may shorten itself (TEST_FAST=1)
   --minutes N     with --only fuzz: fuzz for N minutes in all (build-fuzz/, clang) and print executions and coverage;
                   else: how long tests that can run for any time go on (TEST_MINUTES=N)
+  --again         a program that failed is run once more, alone, and what it does then counts: a busy machine fails tests that
+                  watch the clock. Both results are printed. A crash, a sanitizer's report and a time-out are never tried again
   --list          print the names of the tests and end
 
 N counts cases: Check tests, TAP lines, unittest methods; a program that reports none of these is one case. A program that
@@ -135,6 +137,7 @@ def discover(path):
 class Result:
     def __init__(self):
         self.passed, self.failures, self.skips = 0, [], []  # names; (name, reason)
+        self.final = False  # whether a second run would prove nothing
 
 
 def read_tap(text, result):
@@ -248,8 +251,10 @@ def run(test, build_dir, options, wrapper):
             result.passed += 1
     if why and not result.failures:
         result.failures.append(why)
-    if options.sanitize and not result.failures and re.search(r"(ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:)", output):
+    reported = options.sanitize and re.search(r"(ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:)", output)
+    if reported and not result.failures:
         result.failures.append("a sanitizer reported an error")
+    result.final = bool(reported) or process.returncode < 0
     shutil.rmtree(scratch, ignore_errors=True)
 
     took = time.monotonic() - start
@@ -341,6 +346,7 @@ def main():
     parser.add_argument("--sanitize", choices=["address", "thread"])
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--minutes", type=float, default=0)
+    parser.add_argument("--again", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 2, 2))
     parser.add_argument("--verbose", action="store_true")
@@ -378,6 +384,12 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         results += pool.map(lambda t: run(t, path, options, wrapper), parallel)
     results += [run(t, path, options, wrapper) for t in tests if t.serial]
+    unsteady = []
+    for i, (test, result) in enumerate(results):
+        if options.again and result.failures and not result.final:
+            say(f"again: {test.name}")
+            results[i] = run(test, path, options, wrapper)
+            unsteady += [] if results[i][1].failures else [(test.name, case) for case in result.failures]
 
     for test in left_out:
         say(f"skipped {test.name}: slow, and --fast was given")
@@ -385,6 +397,10 @@ def main():
     if failures:
         say("\nfailed:")
         for name, case in failures:
+            say(f"  {name}: {case}")
+    if unsteady:
+        say("\nfailed, and passed when run again:")
+        for name, case in unsteady:
             say(f"  {name}: {case}")
     skipped = sum(len(result.skips) for _, result in results)
     if skipped:
