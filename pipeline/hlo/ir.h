@@ -152,8 +152,9 @@ struct hlo_value *hlo_build_splat(struct hlo_module *m, struct hlo_block *b, str
 /* op->next. Operations mostly lie one behind the other, each a few cache lines long: what comes two or three behind is fetched ahead. */
 static inline struct hlo_op *hlo_op_next(const struct hlo_op *op)
 {
-    __builtin_prefetch((const char *)op->next + 512);
-    __builtin_prefetch((const char *)op->next + 576);
+    uintptr_t next = (uintptr_t)op->next; /* a number: there need be nothing where it points */
+    __builtin_prefetch((const void *)(next + 512));
+    __builtin_prefetch((const void *)(next + 576));
     return op->next;
 }
 #define HLO_FOR_OPS(op, block) for (struct hlo_op *op = (block)->first, *op##_next = NULL; op && (op##_next = hlo_op_next(op), true); op = op##_next)
