@@ -9,6 +9,7 @@
 #include "runtime/cpu/cpu.h"
 #include "runtime/cpu/pool.h"
 #include "runtime/cpu/types.h"
+#include "tests/unit/codegen/random_bound.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -190,7 +191,13 @@ static void rare_unary(struct maker *m, const struct value *v)
         one(m, pick(m, 2) ? "stablehlo.sqrt" : "stablehlo.log_plus_one", &b, a.dt);
         break;
     case 1: one(m, "stablehlo.is_finite", &b, CPU_PRED); break;
-    case 2: two(m, "stablehlo.atan2", &b, &a); break;
+    case 2: { /* away from where both are 0, and from the cut: of b and a positive or the other way round, or of a negative and b */
+        struct value c = one(m, "stablehlo.exponential", &b, a.dt);
+        int way = pick(m, 3);
+        if (way == 2) c = one(m, "stablehlo.negate", &c, a.dt);
+        two(m, "stablehlo.atan2", way ? &c : &b, way ? &b : &c);
+        break;
+    }
     case 3: /* of what is between 1 and e */
         b = one(m, "stablehlo.abs", &b, a.dt);
         b = one(m, "stablehlo.exponential", &b, a.dt);
@@ -905,30 +912,17 @@ static void fill(struct rt_array *a, uint64_t *s)
     }
 }
 
-static double tolerance(enum cpu_dt t)
+/* err: what rounding may have made of the evaluator's value (random_bound.h); here and there. */
+static bool close_enough(enum cpu_dt t, const struct rt_array *a, const struct rt_array *e, double err, struct nf_buf *why)
 {
-    if (t == CPU_F64) return 1e-12;
-    return t == CPU_F32 || t == CPU_C64 ? 2e-5 : t == CPU_F16 ? 1.0 / 128 : t == CPU_BF16 ? 1.0 / 32 : 0.6;
-}
-
-/* least: what a conversion from a narrower type in the program may have brought along. */
-static bool close_enough(enum cpu_dt t, const struct rt_array *a, const struct rt_array *e, double least, struct nf_buf *why)
-{
-    double tol = fmax(tolerance(t), least), top = 0;
     size_t size = cpu_dt_bytes(t);
     int64_t n = rt_array_count(e);
     for (int64_t i = 0; i < n; i++) {
-        struct cpu_num y = cpu_num_load(t, (char *)e->data + (size_t)i * size);
-        if (isfinite(y.re)) top = fmax(top, fabs(y.re));
-        if (isfinite(y.im)) top = fmax(top, fabs(y.im));
-    }
-    for (int64_t i = 0; i < n; i++) {
         struct cpu_num x = cpu_num_load(t, (char *)a->data + (size_t)i * size), y = cpu_num_load(t, (char *)e->data + (size_t)i * size);
-        double least_step = tol * top + tol * 1e-3;
-        bool ok = t <= CPU_U64 ? x.i == y.i : (isnan(x.re) && isnan(y.re)) || x.re == y.re || fabs(x.re - y.re) <= least_step;
-        ok = ok && ((isnan(x.im) && isnan(y.im)) || x.im == y.im || fabs(x.im - y.im) <= least_step);
+        bool ok = t <= CPU_U64 ? x.i == y.i : (isnan(x.re) && isnan(y.re)) || x.re == y.re || fabs(x.re - y.re) <= 2 * err;
+        ok = ok && ((isnan(x.im) && isnan(y.im)) || x.im == y.im || fabs(x.im - y.im) <= 2 * err);
         if (ok) continue;
-        nf_buf_addf(why, "element %" PRId64 " of %s: %.9g, the evaluator has %.9g (%" PRId64 ", %" PRId64 ")", i, cpu_dt_info[t].name, x.re, y.re, x.i, y.i);
+        nf_buf_addf(why, "element %" PRId64 " of %s: %.9g%+.9gi, the evaluator has %.9g%+.9gi (%" PRId64 ", %" PRId64 "), rounding explains %.3g", i, cpu_dt_info[t].name, x.re, x.im, y.re, y.im, x.i, y.i, 2 * err);
         return false;
     }
     return true;
@@ -945,6 +939,9 @@ int random_compare(struct nf_str text, uint64_t seed, int threads, bool interpre
     struct rt_device *dev = NULL;
     struct rt_program *p = NULL;
     struct hlo_eval_options o = HLO_EVAL_OPTIONS_INIT;
+    struct bounds bounds = {0};
+    struct hlo_eval_hooks hooks = {.user = &bounds, .observe = bounds_observe};
+    o.hooks = &hooks;
     size_t n = 0, k = 0;
     int rc = -1;
     *ret_refused = false;
@@ -966,6 +963,7 @@ int random_compare(struct nf_str text, uint64_t seed, int threads, bool interpre
         nf_buf_addf(why, "load: %s", err.message);
         goto out;
     }
+    const struct hlo_block *entry = hlo_func_block(hlo_module_entry(m));
     n = p->input_count;
     k = p->output_count;
     const void *ip[16];
@@ -974,6 +972,7 @@ int random_compare(struct nf_str text, uint64_t seed, int threads, bool interpre
         rt_array_alloc(p->inputs[i].dtype, (int)p->inputs[i].rank, p->inputs[i].dims, 0, &in[i], &err);
         fill(&in[i], &seed);
         ip[i] = in[i].data;
+        bounds_argument(&bounds, entry->args[i], 0, &in[i]);
     }
     for (size_t i = 0; i < k; i++) {
         rt_array_alloc(p->outputs[i].dtype, (int)p->outputs[i].rank, p->outputs[i].dims, 0, &got[i], &err);
@@ -995,15 +994,8 @@ int random_compare(struct nf_str text, uint64_t seed, int threads, bool interpre
             nf_buf_addf(why, "result %zu is another one on %d threads", i, threads + 1);
             goto out;
         }
-    double least = 0;
-    if (strstr(text.data, "stablehlo.convert"))
-        for (enum cpu_dt t = CPU_F4E2M1FN; t <= CPU_F32; t++) {
-            char name[16];
-            nf_format(name, sizeof name, "x%s>", cpu_dt_info[t].name);
-            if (strstr(text.data, name)) least = fmax(least, tolerance(t));
-        }
     for (size_t i = 0; i < k; i++)
-        if (!close_enough(cpu_dt_of(want[i].dtype), &got[i], &want[i], least, why)) {
+        if (!close_enough(cpu_dt_of(want[i].dtype), &got[i], &want[i], bounds_err(&bounds, entry->last->operands[i].value, 0), why)) {
             nf_buf_addf(why, " (result %zu)", i);
             goto out;
         }
@@ -1019,6 +1011,7 @@ out:
     rt_device_close(dev);
     hlo_eval_free(e);
     nf_buf_done(&neff);
+    bounds_done(&bounds);
     nf_arena_free(arena);
     return rc;
 }
