@@ -267,9 +267,8 @@ static struct cg_value *reduce_once(struct cg_graph *g, struct cg_value *v, enum
 /* Few results of many elements: reduced in a fixed number of chunks first, so that threads share the work. */
 struct cg_value *cg_reduce(struct cg_graph *g, struct cg_value *v, enum rp_red kind, uint32_t n, const int64_t *dims)
 {
-    int64_t inner = 1, columns = 1, full[CG_RANK_MAX + 1], list[CG_RANK_MAX + 1];
+    int64_t inner = 1, full[CG_RANK_MAX + 1], list[CG_RANK_MAX + 1];
     for (uint32_t i = 0; i < n; i++) inner *= v->dims[dims[i]];
-    for (int d = n ? (int)dims[n - 1] + 1 : 0; d < v->rank; d++) columns *= v->dims[d];
     int64_t outer = inner ? v->count / inner : 0;
     if (n == 0 || v->kind == CG_SPLAT || outer >= 64 || inner < 32768 || v->rank + 1 > CG_RANK_MAX || cpu_dt_small((enum cpu_dt)v->dt)) return reduce_once(g, v, kind, n, dims);
     int64_t first = v->dims[dims[0]], chunks = 1, wanted = NF_MIN((int64_t)64, inner / 8192);

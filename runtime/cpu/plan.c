@@ -4,6 +4,9 @@
 
 #include "base/reader.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <inttypes.h>
 
 #define MAGIC "NFCPLAN1"
@@ -297,10 +300,13 @@ uint64_t cpu_features(void)
 {
     uint64_t f = 0;
 #if defined(__x86_64__)
+    unsigned eax, ebx, ecx = 0, edx;
     __builtin_cpu_init();
+    (void)__get_cpuid(1, &eax, &ebx, &ecx, &edx);
     if (__builtin_cpu_supports("avx2")) f |= CPU_FEATURE_AVX2;
     if (__builtin_cpu_supports("fma")) f |= CPU_FEATURE_FMA;
-    if (__builtin_cpu_supports("f16c")) f |= CPU_FEATURE_F16C;
+    /* Not every compiler's builtin knows f16c; the system keeps its registers where it keeps AVX's. */
+    if (__builtin_cpu_supports("avx") && (ecx & bit_F16C)) f |= CPU_FEATURE_F16C;
     if (__builtin_cpu_supports("bmi2") && __builtin_cpu_supports("bmi")) f |= CPU_FEATURE_BMI;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd"))
