@@ -261,7 +261,7 @@ static int put_op(struct bw *w, struct nf_buf *o, const struct hlo_op *op, uint6
             e = hlo__bw_fail(w, op, info->dialect == HLO_DIALECT_STABLEHLO ? "is newer than version %u.%u.%u" : "has no portable form (version %u.%u.%u)",
                     w->version.major, w->version.minor, w->version.patch);
             if (info->dialect == HLO_DIALECT_CHLO)
-                nf_error_hint(w->err, "expand it first: --passes=chlo-legalize");
+                nf_error_hint(w->err, "expand it first: --passes=chlo");
             return e;
         }
         if (op->id == HLO_OP_RETURN)

@@ -1,6 +1,8 @@
 /* Shapes, constants and attributes of HLO instructions. See hlo_proto_internal.h. */
 #include "pipeline/hlo/hlo_proto_internal.h"
 
+#include "base/map.h"
+
 #include <stdlib.h>
 
 /* PrimitiveType of xla_data.proto. */
@@ -638,6 +640,7 @@ int hp_attributes(struct hp *p, const struct hp_inst *i, struct hlo_op *op)
         set(op, HLO_A_epsilon, hlo_attr_float(m, HLO_ELEM_F32, (double)f32_of(msg, INST_EPSILON)));
         set(op, HLO_A_feature_index, i64_attr(p, pb_uint(msg, INST_FEATURE, 0)));
         break;
+    case HLO_OP_RNG: e = enum_of(p, i, op, HLO_A_rng_distribution, HLO_ENUM_DISTRIBUTION, pb_uint(msg, INST_DISTRIBUTION, 0)); break;
     case HLO_OP_RNG_BIT_GENERATOR: e = enum_of(p, i, op, HLO_A_rng_algorithm, HLO_ENUM_RNG_ALGORITHM, pb_uint(msg, INST_RNG_ALGORITHM, 0)); break;
     case HLO_OP_CHLO_TOP_K:
         if (!pb_uint(msg, INST_LARGEST, 0))
@@ -680,32 +683,45 @@ int hp_attributes(struct hp *p, const struct hp_inst *i, struct hlo_op *op)
     return e;
 }
 
-void hp_decorate(struct hp *p, const struct hp_inst *i, struct hlo_op *op)
+const struct hlo_attr *hp_frontend(struct hp *p, struct nf_str map, struct nf_str without)
 {
+    struct nf_reader r = nf_reader_of(map);
     struct pb_field f;
-    if (pb_find(i->message, INST_SHARDING, &f) && f.wire == PB_BYTES)
-        hlo_op_set_named(p->m, op, NF_STR("mhlo.sharding"), hlo_attr_string(p->m, f.bytes));
-    if (!pb_find(i->message, INST_FRONTEND, &f) || f.wire != PB_BYTES || f.bytes.len == 0)
-        return;
-    struct nf_reader r = nf_reader_of(f.bytes);
-    struct nf_str map = f.bytes;
-    size_t n = 0;
+    size_t n = 0, k = 0;
     while (pb_next(&r, &f))
         n += f.num == 1 && f.wire == PB_BYTES;
+    if (!n)
+        return NULL;
     struct hlo_named *v = NF_NEW_ARRAY(p->m->arena, struct hlo_named, n);
+    struct nf_map *seen = nf_map_new(false);
     r = nf_reader_of(map);
-    size_t k = 0;
-    while (k < n && pb_next(&r, &f)) {
-        if (f.num != 1 || f.wire != PB_BYTES)
+    while (pb_next(&r, &f)) {
+        struct nf_str key = f.num == 1 && f.wire == PB_BYTES ? pb_bytes(f.bytes, 1) : nf_str_n("", 0);
+        if (!key.len || nf_map_get(seen, key) || (without.len && nf_str_starts(key, without)))
             continue;
-        struct nf_str key = pb_bytes(f.bytes, 1);
-        bool twice = false;
-        for (size_t j = 0; j < k; j++)
-            twice = twice || nf_str_eq(v[j].name, key);
-        if (!twice)
-            v[k++] = (struct hlo_named){key, hlo_attr_string(p->m, pb_bytes(f.bytes, 2))};
-        else
-            n--;
+        nf_map_put(seen, key, p);
+        v[k++] = (struct hlo_named){key, hlo_attr_string(p->m, pb_bytes(f.bytes, 2))};
     }
-    hlo_op_set_named(p->m, op, NF_STR("mhlo.frontend_attributes"), hlo_attr_dict(p->m, k, v));
+    nf_map_free(seen);
+    return k ? hlo_attr_dict(p->m, k, v) : NULL;
+}
+
+size_t hp_decoration(struct hp *p, const struct hp_inst *i, struct hlo_named out[2])
+{
+    struct pb_field f;
+    size_t n = 0;
+    const struct hlo_attr *frontend = hp_frontend(p, pb_bytes(i->message, INST_FRONTEND), NF_STR("composite."));
+    if (pb_find(i->message, INST_SHARDING, &f) && f.wire == PB_BYTES)
+        out[n++] = (struct hlo_named){NF_STR("mhlo.sharding"), hlo_attr_string(p->m, f.bytes)};
+    if (frontend)
+        out[n++] = (struct hlo_named){NF_STR("mhlo.frontend_attributes"), frontend};
+    return n;
+}
+
+void hp_decorate(struct hp *p, const struct hp_inst *i, struct hlo_op *op)
+{
+    struct hlo_named v[2];
+    size_t n = hp_decoration(p, i, v);
+    for (size_t k = 0; k < n; k++)
+        hlo_op_set_named(p->m, op, v[k].name, v[k].attr);
 }

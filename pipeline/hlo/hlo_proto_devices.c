@@ -5,21 +5,10 @@
 
 #include <stdlib.h>
 
-/* Value of a key in a map<string, string> message; empty if it is not there. */
-static struct nf_str map_value(struct nf_str map, const char *key)
-{
-    struct nf_reader r = nf_reader_of(map);
-    struct pb_field f;
-    while (pb_next(&r, &f))
-        if (f.num == 1 && f.wire == PB_BYTES && nf_str_eq_c(pb_bytes(f.bytes, 1), key))
-            return pb_bytes(f.bytes, 2);
-    return nf_str_n("", 0);
-}
-
 /* "{mesh = #sdy.mesh<["d"=4]>, other = ...}": one sdy.mesh each, in front of the functions. */
 static void add_meshes(struct hp *p)
 {
-    struct nf_str text = map_value(pb_bytes(p->bytes, MODULE_FRONTEND), "xla.sdy.meshes");
+    struct nf_str text = pb_map_value(pb_bytes(p->bytes, MODULE_FRONTEND), "xla.sdy.meshes");
     const struct hlo_attr *dict;
     struct nf_error ignored = {0};
     if (!text.len || hlo_parse_attr(p->m, text, &dict, &ignored) || dict->kind != HLO_ATTR_DICT)
@@ -111,6 +100,9 @@ void hp_devices(struct hp *p)
     struct hlo_walk w = hlo_walk_of(p->m->op);
     struct hlo_op *op;
     add_meshes(p);
+    const struct hlo_attr *more = hp_frontend(p, pb_bytes(p->bytes, MODULE_FRONTEND), NF_STR("xla.sdy.meshes"));
+    if (more)
+        hlo_op_set_named(p->m, p->m->op, NF_STR("mhlo.frontend_attributes"), more);
     HLO_FOR_BLOCKS(mb, p->m->op->regions[0])
         HLO_FOR_OPS(func, mb)
         {

@@ -54,11 +54,28 @@ int hp_literal(struct hp *p, const struct hp_inst *i, const struct hlo_type *typ
 /* Attributes of the operation from the fields of the instruction, including sharding and frontend attributes. */
 int hp_attributes(struct hp *p, const struct hp_inst *i, struct hlo_op *op);
 void hp_decorate(struct hp *p, const struct hp_inst *i, struct hlo_op *op);
+/* mhlo.sharding and mhlo.frontend_attributes, as far as the instruction has them: how many. */
+size_t hp_decoration(struct hp *p, const struct hp_inst *i, struct hlo_named out[2]);
+/* A map of strings as a dictionary, without entries whose key starts with `without` (unless that is empty); NULL if it has no others. */
+const struct hlo_attr *hp_frontend(struct hp *p, struct nf_str map, struct nf_str without);
 
 /* Meshes, manual computations and the number of devices, after the functions (hlo_proto_devices.c). */
 void hp_devices(struct hp *p);
 
 /* The inverse of hp_attributes: fields of the instruction, appended to o. NF_EUNSUPPORTED by name. */
 int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_buf *o, struct nf_error *err);
+
+/* What an instruction says beside its meaning: sharding and frontend attributes. Any may be NULL. Shardy's attributes become frontend
+ * attributes, as Shardy itself exports them. */
+struct hp_decor {
+    const struct hlo_attr *sharding, *frontend;     /* mhlo.sharding, mhlo.frontend_attributes */
+    const struct hlo_attr *sdy, *rule;              /* sdy.sharding, sdy.sharding_rule */
+    bool per_value;                                 /* sdy is #sdy.sharding where #sdy.sharding_per_value is wanted */
+    struct hlo_named more[4];                       /* further strings or attributes to print, up to the first without a name */
+};
+bool hp_put_decor(const struct hp_decor *d, struct nf_buf *o);                          /* of an instruction; false: a sharding that cannot be read */
+bool hp_put_decor_at(const struct hp_decor *d, uint32_t frontend, struct nf_buf *o);    /* frontend attributes in that field */
+/* "{devices=[..]..}" as the instruction's field; false if it is not spelled so. hlo_proto_sharding.c */
+bool hp_put_sharding(struct nf_str text, struct nf_buf *o);
 
 #endif

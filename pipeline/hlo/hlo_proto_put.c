@@ -126,6 +126,9 @@ static int put_custom_call(struct hlo_module *m, const struct hlo_op *op, struct
     if (called && called->kind == HLO_ATTR_ARRAY && called->array.n)
         return unsupported(m, op, "a called computation", err);
     pb_put_bytes(o, INST_TARGET, hlo_op_string(op, HLO_A_call_target_name));
+    const struct hlo_attr *dict = hlo_op_discardable(op, NF_STR("mhlo.backend_config")); /* a typed call's, as JAX writes it */
+    bool typed = dict && (!config || (config->kind == HLO_ATTR_STRING && !config->str.len));
+    config = typed ? dict : config;
     if (config && config->kind == HLO_ATTR_STRING) {
         pb_put_bytes(o, INST_BACKEND_CONFIG, config->str);
     } else if (config) {
@@ -133,7 +136,7 @@ static int put_custom_call(struct hlo_module *m, const struct hlo_op *op, struct
         hlo_attr_print(config, &text);
         put_message(o, INST_BACKEND_CONFIG, &text);
     }
-    pb_put_uint(o, INST_API_VERSION, (uint64_t)hlo_op_i64(op, HLO_A_api_version, 1));
+    pb_put_uint(o, INST_API_VERSION, typed ? 4 : (uint64_t)hlo_op_i64(op, HLO_A_api_version, 1));
     pb_put_uint(o, INST_SIDE_EFFECT, hlo_op_bool(op, HLO_A_has_side_effect, false));
     for (size_t i = 0; aliases && i < aliases->array.n; i++) {
         const struct hlo_alias *a = aliases->array.v[i]->alias;
@@ -185,24 +188,50 @@ static void put_enum_name(const struct hlo_op *op, enum hlo_attr_name name, uint
         pb_put_bytes(o, num, nf_str_c(hlo_enum_name(a->enumeration.class, a->enumeration.value)));
 }
 
-/* A map of strings: mhlo.frontend_attributes. */
-static void put_frontend(const struct hlo_op *op, struct nf_buf *o)
+/* An entry of a map of strings: a string as it is, another attribute as it is spelled. */
+static void put_entry(struct nf_buf *map, struct nf_str key, const struct hlo_attr *a, struct nf_str before, struct nf_str after)
 {
-    const struct hlo_attr *a = hlo_op_discardable(op, NF_STR("mhlo.frontend_attributes")), *sharding = hlo_op_discardable(op, NF_STR("mhlo.sharding"));
-    if (sharding && sharding->kind == HLO_ATTR_STRING && sharding->str.len)
-        pb_put_bytes(o, INST_SHARDING, sharding->str);
-    if (!a || a->kind != HLO_ATTR_DICT)
-        return;
+    struct nf_buf b = NF_BUF_INIT, text = NF_BUF_INIT;
+    nf_buf_add_str(&text, before);
+    if (a->kind == HLO_ATTR_STRING || a->kind == HLO_ATTR_OPAQUE)
+        nf_buf_add_str(&text, a->str);
+    else
+        hlo_attr_print(a, &text);
+    nf_buf_add_str(&text, after);
+    pb_put_bytes(&b, 1, key);
+    pb_put_bytes(&b, 2, nf_buf_str(&text));
+    nf_buf_done(&text);
+    put_message(map, 1, &b);
+}
+
+bool hp_put_decor(const struct hp_decor *d, struct nf_buf *o) { return hp_put_decor_at(d, INST_FRONTEND, o); }
+
+bool hp_put_decor_at(const struct hp_decor *d, uint32_t frontend, struct nf_buf *o)
+{
     struct nf_buf map = NF_BUF_INIT;
-    for (size_t i = 0; i < a->dict.n; i++) {
-        struct nf_buf b = NF_BUF_INIT;
-        if (a->dict.v[i].attr->kind != HLO_ATTR_STRING)
-            continue;
-        pb_put_bytes(&b, 1, a->dict.v[i].name);
-        pb_put_bytes(&b, 2, a->dict.v[i].attr->str);
-        put_message(&map, 1, &b);
+    bool ok = true;
+    if (d->sharding && d->sharding->kind == HLO_ATTR_STRING && nf_str_starts(d->sharding->str, NF_STR("{")))
+        ok = hp_put_sharding(d->sharding->str, o);
+    else if (d->sharding && d->sharding->kind == HLO_ATTR_STRING) /* the message itself; an empty one says replicated */
+        pb_put_bytes(o, INST_SHARDING, d->sharding->str);
+    for (size_t i = 0; d->frontend && d->frontend->kind == HLO_ATTR_DICT && i < d->frontend->dict.n; i++)
+        put_entry(&map, d->frontend->dict.v[i].name, d->frontend->dict.v[i].attr, NF_STR(""), NF_STR(""));
+    if (d->sdy && d->per_value && d->sdy->kind == HLO_ATTR_OPAQUE && nf_str_starts(d->sdy->str, NF_STR("#sdy.sharding<"))) {
+        struct nf_str s = d->sdy->str;
+        s.data += strlen("#sdy.sharding");
+        s.len -= strlen("#sdy.sharding");
+        struct hlo_attr list = {.kind = HLO_ATTR_OPAQUE, .str = s};
+        put_entry(&map, NF_STR("xla.sdy.sharding"), &list, NF_STR("#sdy.sharding_per_value<["), NF_STR("]>"));
+    } else if (d->sdy) {
+        put_entry(&map, NF_STR("xla.sdy.sharding"), d->sdy, NF_STR(""), NF_STR(""));
     }
-    put_message(o, INST_FRONTEND, &map);
+    if (d->rule)
+        put_entry(&map, NF_STR("xla.sdy.sharding_rule"), d->rule, NF_STR(""), NF_STR(""));
+    for (size_t i = 0; i < NF_ARRAY_LEN(d->more) && d->more[i].name.len; i++)
+        put_entry(&map, d->more[i].name, d->more[i].attr, NF_STR(""), NF_STR(""));
+    if (map.len)
+        put_message(o, frontend, &map);
+    return ok;
 }
 
 int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_buf *o, struct nf_error *err)
@@ -211,7 +240,9 @@ int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_b
     struct hlo_ints v;
     const struct hlo_attr *a;
     float epsilon;
-    put_frontend(op, o);
+    if (!hp_put_decor(&(struct hp_decor){.sharding = hlo_op_discardable(op, NF_STR("mhlo.sharding")), .frontend = hlo_op_discardable(op, NF_STR("mhlo.frontend_attributes")),
+                                    .sdy = hlo_op_discardable(op, NF_STR("sdy.sharding")), .rule = hlo_op_discardable(op, NF_STR("sdy.sharding_rule"))}, o))
+        return unsupported(m, op, "its sharding", err);
     switch ((int)op->id) {
     case HLO_OP_COMPARE:
         put_enum_name(op, HLO_A_comparison_direction, INST_DIRECTION, o);
@@ -294,6 +325,7 @@ int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_b
         pb_put_uint(o, INST_FEATURE, (uint64_t)hlo_op_i64(op, HLO_A_feature_index, 0));
         break;
     }
+    case HLO_OP_RNG: pb_put_uint(o, INST_DISTRIBUTION, (uint64_t)hlo_op_enum(op, HLO_A_rng_distribution, 0)); break;
     case HLO_OP_RNG_BIT_GENERATOR: pb_put_uint(o, INST_RNG_ALGORITHM, (uint64_t)hlo_op_enum(op, HLO_A_rng_algorithm, 0)); break;
     case HLO_OP_CHLO_TOP_K:
         pb_put_uint(o, INST_K, (uint64_t)hlo_op_i64(op, HLO_A_k, 0));
@@ -304,9 +336,7 @@ int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_b
     case HLO_OP_REDUCE_SCATTER: put_dim(op, HLO_A_scatter_dimension, o); put_groups(op, o); put_channel(op, o); break;
     case HLO_OP_ALL_REDUCE:
     case HLO_OP_COLLECTIVE_BROADCAST: put_groups(op, o); put_channel(op, o); break;
-    case HLO_OP_ALL_TO_ALL:
-        if (hlo_op_i64(op, HLO_A_split_dimension, 0) != hlo_op_i64(op, HLO_A_concat_dimension, 0))
-            return unsupported(m, op, "an all_to_all that splits one dimension and joins another", err);
+    case HLO_OP_ALL_TO_ALL: /* joining another dimension is hlo_proto_write.c's */
         put_dim(op, HLO_A_split_dimension, o);
         put_groups(op, o);
         put_channel(op, o);
@@ -325,7 +355,6 @@ int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_b
     case HLO_OP_OUTFEED: pb_put_bytes(o, INST_OUTFEED_CONFIG, hlo_op_string(op, HLO_A_outfeed_config)); break;
     case HLO_OP_ASYNC_START:
     case HLO_OP_ASYNC_DONE:
-    case HLO_OP_RNG:
     case HLO_OP_SEND:
     case HLO_OP_RECV:
     case HLO_OP_COLLECTIVE_REDUCE:

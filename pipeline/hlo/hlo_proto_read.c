@@ -335,10 +335,27 @@ static int import_call(struct hp *p, const struct scope *s, struct hp_inst *i, s
     }
     if (!c->symbol.data[0])
         return hp_fail(p, i, NF_EGRAPH, "a computation that calls itself");
-    struct hlo_op *op = hlo_op_new(p->m, HLO_OP_CALL, n, v, results, types, 0);
-    hlo_op_set_attr(op, HLO_A_callee, hlo_attr_symbol(p->m, c->symbol));
+    struct nf_str frontend = pb_bytes(i->message, INST_FRONTEND), name = pb_map_value(frontend, "composite.name");
+    bool composite = pb_uint(i->message, INST_COMPOSITE, 0) && name.len;
+    struct hlo_op *op = hlo_op_new(p->m, composite ? HLO_OP_COMPOSITE : HLO_OP_CALL, n, v, results, types, 0);
+    op->pos = (uint32_t)NF_MIN((size_t)(i->message.data - p->bytes.data), (size_t)UINT32_MAX);
+    hlo_op_set_attr(op, composite ? HLO_A_decomposition : HLO_A_callee, hlo_attr_symbol(p->m, c->symbol));
     hlo_block_append(b, op);
     take_results(p, i, op);
+    if (composite) {
+        const struct hlo_attr *dict = NULL;
+        struct nf_str spelled = pb_map_value(frontend, "composite.attributes"), number = pb_map_value(frontend, "composite.version");
+        struct nf_error ignored = {0};
+        int64_t version = 0;
+        if (spelled.len && (hlo_parse_attr(p->m, spelled, &dict, &ignored) || dict->kind != HLO_ATTR_DICT))
+            return hp_fail(p, i, NF_EGRAPH, "the attributes of a composite are no dictionary");
+        if (number.len && nf_str_to_i64(number, &version))
+            return hp_fail(p, i, NF_EGRAPH, "the version of a composite is no number");
+        hlo_op_set_attr(op, HLO_A_name, hlo_attr_string(p->m, name));
+        hlo_op_set_attr(op, HLO_A_composite_attributes, dict);
+        hlo_op_set_attr(op, HLO_A_version, hlo_attr_int(p->m, HLO_ELEM_I32, version));
+    }
+    hp_decorate(p, i, op);
     return 0;
 }
 
@@ -485,6 +502,17 @@ static int import_op(struct hp *p, const struct scope *s, struct hp_inst *i, str
     if ((e = operand_leaves(p, s, i, 0, &n, &v)) || (e = result_types(p, i, &results, &types)))
         return e;
     const struct hlo_op_info *info = hlo_op_info(id);
+    if (id == HLO_OP_RNG && n == 2 && results == 1 && types[0]->kind == HLO_TYPE_TENSOR) { /* HLO has the shape in the result only */
+        int64_t rank = types[0]->rank;
+        const struct hlo_type *t = hlo_type_tensor(p->m, HLO_ELEM_I64, 1, &rank);
+        struct hlo_op *shape = hlo_op_new(p->m, HLO_OP_CONSTANT, 0, NULL, 1, &t, 0);
+        hlo_op_set_attr(shape, HLO_A_value, hlo_attr_dense_i64s(p->m, 1, &rank, types[0]->dims));
+        hlo_block_append(b, shape);
+        struct hlo_value **three = NF_NEW_ARRAY(p->m->arena, struct hlo_value *, 3);
+        memcpy(three, v, 2 * sizeof(*v));
+        three[n++] = &shape->results[0];
+        v = three;
+    }
     if ((int)n < info->min_operands || (info->max_operands >= 0 && (int)n > info->max_operands) || (int)results < info->min_results ||
         (info->max_results >= 0 && (int)results > info->max_results))
         return hp_fail(p, i, NF_EGRAPH, "%u operands and %u results", n, results);
@@ -624,8 +652,8 @@ static int import_body(struct hp *p, const struct hp_comp *c, struct hlo_block *
 
 /* ---- functions ---- */
 
-/* Leaves of all parameters of a computation, in order of their numbers; with the name of each. */
-static int parameters(struct hp *p, const struct scope *s, uint32_t *ret_n, const struct hlo_type ***ret_types, struct nf_str **ret_names)
+/* Leaves of all parameters of a computation, in order of their numbers; with the instruction of each. */
+static int parameters(struct hp *p, const struct scope *s, uint32_t *ret_n, const struct hlo_type ***ret_types, const struct hp_inst ***ret_insts)
 {
     size_t count = 0;
     for (size_t k = 0; k < s->n; k++)
@@ -642,7 +670,7 @@ static int parameters(struct hp *p, const struct scope *s, uint32_t *ret_n, cons
     }
     uint32_t cap = 0, n = 0;
     const struct hlo_type **all = NULL;
-    struct nf_str *names = NULL;
+    const struct hp_inst **insts = NULL;
     for (size_t k = 0; k < count; k++) {
         uint32_t m;
         const struct hlo_type **types;
@@ -652,36 +680,27 @@ static int parameters(struct hp *p, const struct scope *s, uint32_t *ret_n, cons
         if (n + m > cap) {
             cap = NF_MAX(2 * cap, n + m);
             const struct hlo_type **grown = NF_NEW_ARRAY(p->m->arena, const struct hlo_type *, cap);
-            struct nf_str *grown_names = NF_NEW_ARRAY(p->m->arena, struct nf_str, cap);
+            const struct hp_inst **grown_insts = NF_NEW_ARRAY(p->m->arena, const struct hp_inst *, cap);
             if (n) {
                 memcpy(grown, all, n * sizeof(*all));
-                memcpy(grown_names, names, n * sizeof(*names));
+                memcpy(grown_insts, insts, n * sizeof(*insts));
             }
             all = grown;
-            names = grown_names;
+            insts = grown_insts;
         }
         for (uint32_t j = 0; j < m; j++) {
             all[n] = types[j];
-            names[n++] = order[k]->name;
+            insts[n++] = order[k];
         }
     }
     *ret_n = n;
     *ret_types = all;
-    *ret_names = names;
+    *ret_insts = insts;
     return 0;
 }
 
-static const struct hlo_attr *name_dict(struct hp *p, struct nf_str name, const struct hlo_named *more, size_t n_more)
-{
-    struct hlo_named v[4] = {{NF_STR("neffd.name"), hlo_attr_string(p->m, name)}};
-    size_t n = 1;
-    for (size_t k = 0; k < n_more && n < NF_ARRAY_LEN(v); k++)
-        v[n++] = more[k];
-    return hlo_attr_dict(p->m, n, v);
-}
-
 /* tf.aliasing_output and jax.buffer_donor of parameter k, from the module's alias and donor tables (flat parameters only). */
-static size_t donations(struct hp *p, uint32_t k, struct hlo_named out[2])
+static size_t donations(struct hp *p, uint32_t k, struct hlo_named out[1])
 {
     struct nf_str alias = pb_bytes(p->bytes, MODULE_ALIAS), donors = pb_bytes(p->bytes, MODULE_DONORS);
     struct nf_reader r = nf_reader_of(alias);
@@ -703,14 +722,29 @@ static size_t donations(struct hp *p, uint32_t k, struct hlo_named out[2])
     return 0;
 }
 
-static void entry_names(struct hp *p, const struct hp_comp *c, struct hlo_op *func, uint32_t n, const struct nf_str *names, uint32_t results)
+/* What is said of arguments: of the entry's their names and donations, of any their shardings. */
+static void argument_attributes(struct hp *p, struct hlo_op *func, bool entry, uint32_t n, const struct hp_inst *const *insts)
 {
     const struct hlo_attr **args = NF_NEW_ARRAY(p->m->arena, const struct hlo_attr *, n);
+    bool any = entry;
     for (uint32_t k = 0; k < n; k++) {
-        struct hlo_named more[2];
-        args[k] = name_dict(p, names[k], more, donations(p, k, more));
+        struct hlo_named v[4];
+        size_t m = 0;
+        if (entry) {
+            v[m++] = (struct hlo_named){NF_STR("neffd.name"), hlo_attr_string(p->m, insts[k]->name)};
+            m += donations(p, k, &v[m]);
+        }
+        if ((k == 0 || insts[k] != insts[k - 1]) && (k + 1 == n || insts[k] != insts[k + 1])) /* a tuple's is not its elements' */
+            m += hp_decoration(p, insts[k], &v[m]);
+        any = any || m;
+        args[k] = hlo_attr_dict(p->m, m, v);
     }
-    hlo_op_set_attr(func, HLO_A_arg_attrs, hlo_attr_array(p->m, n, args));
+    if (any)
+        hlo_op_set_attr(func, HLO_A_arg_attrs, hlo_attr_array(p->m, n, args));
+}
+
+static void result_names(struct hp *p, const struct hp_comp *c, struct hlo_op *func, uint32_t results)
+{
     struct scope s;
     if (read_insts(p, c, &s))
         return;
@@ -721,7 +755,7 @@ static void entry_names(struct hp *p, const struct hp_comp *c, struct hlo_op *fu
     const struct hlo_attr **res = NF_NEW_ARRAY(p->m->arena, const struct hlo_attr *, results);
     for (uint32_t k = 0; k < results; k++) {
         struct hp_inst *o = tuple ? inst_of(&s, root->operands[k]) : root;
-        res[k] = name_dict(p, o ? o->name : NF_STR(""), NULL, 0);
+        res[k] = hlo_attr_dict(p->m, 1, &(struct hlo_named){NF_STR("neffd.name"), hlo_attr_string(p->m, o ? o->name : NF_STR(""))});
     }
     hlo_op_set_attr(func, HLO_A_res_attrs, hlo_attr_array(p->m, results, res));
 }
@@ -732,11 +766,11 @@ static int import_function(struct hp *p, struct hp_comp *c, const char *visibili
     struct scope s;
     uint32_t n = 0, results = 0;
     const struct hlo_type **types = NULL;
-    struct nf_str *names = NULL;
+    const struct hp_inst **insts = NULL;
     struct hlo_value **v = NULL;
     c->symbol = nf_str_n("\0", 1); /* being made: a call to it from inside is a circle */
     int e = read_insts(p, c, &s);
-    if (e || (e = parameters(p, &s, &n, &types, &names)))
+    if (e || (e = parameters(p, &s, &n, &types, &insts)))
         return e;
     struct hlo_op *func = hlo_op_new(m, HLO_OP_FUNC, 0, NULL, 0, NULL, 1);
     struct hlo_block *b = hlo_block_new(m, func->regions[0]);
@@ -751,8 +785,9 @@ static int import_function(struct hp *p, struct hp_comp *c, const char *visibili
     hlo_op_set_attr(func, HLO_A_sym_name, hlo_attr_string(m, name));
     hlo_op_set_attr(func, HLO_A_function_type, hlo_attr_type(m, hlo_type_function(m, n, types, results, out)));
     hlo_op_set_attr(func, HLO_A_sym_visibility, hlo_attr_string(m, nf_str_c(visibility)));
+    argument_attributes(p, func, c->id == p->entry, n, insts);
     if (c->id == p->entry)
-        entry_names(p, c, func, n, names, results);
+        result_names(p, c, func, results);
     hlo_block_append(hlo_module_block(m), func);
     c->symbol = name;
     *ret = func;

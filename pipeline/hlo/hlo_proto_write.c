@@ -10,14 +10,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Where a value stands: the instruction, if the computation is the one that asks. */
+struct place {
+    int64_t comp, inst;
+};
+
 struct writer {
     struct hlo_module *m;
     struct nf_error *err;
     struct nf_buf comps;        /* finished computations, as fields of the module */
     int64_t next_comp, next_inst;
-    int64_t *func_comps;        /* by the id of ... functions are few: parallel lists */
-    const struct hlo_op **funcs;
-    size_t num_funcs, cap_funcs;
+    struct nf_map *funcs;       /* by symbol: the function's computation, 0 while it is being made */
+    struct place *places;       /* by value id; one table for all computations, so that many small ones cost what they are */
+    uint32_t *marks, mark;      /* by value id: see captures */
     unsigned depth;
     const struct hlo_op *entry;
     struct nf_str *value_names; /* by value id: the name that the entry's result must keep */
@@ -28,8 +33,28 @@ struct writer {
 struct comp {
     struct nf_buf insts;
     int64_t id, last;           /* id of the instruction written last */
-    int64_t *of_value;          /* instruction of each value of the module, 0: none here */
+    struct nf_buf covered;      /* struct covered: what comp_done puts back */
 };
+struct covered {
+    uint32_t value;
+    struct place before;
+};
+
+/* The instruction of a value in the computation, 0: none. */
+static int64_t inst_of(const struct writer *w, const struct comp *c, const struct hlo_value *v)
+{
+    const struct place *at = &w->places[v->id];
+    return at->comp == c->id ? at->inst : 0;
+}
+
+/* The value is the instruction written last. */
+static void place(struct writer *w, struct comp *c, const struct hlo_value *v)
+{
+    struct covered was = {v->id, w->places[v->id]};
+    if (was.before.comp) /* an outer computation will want it again */
+        nf_buf_add(&c->covered, &was, sizeof(was));
+    w->places[v->id] = (struct place){c->id, c->last};
+}
 
 __attribute__((format(printf, 3, 4)))
 static int refuse(struct writer *w, const struct hlo_op *op, const char *fmt, ...)
@@ -190,15 +215,16 @@ static int put_inst(struct writer *w, struct comp *c, const struct hlo_op *op, c
 
 static int put_op(struct writer *w, struct comp *c, struct hlo_op *op);
 
+/* One instruction for each of the values; NULL after a failure. The caller's to free. */
 static int64_t *value_ids(struct writer *w, struct comp *c, const struct hlo_op *op, uint32_t n, struct hlo_value *const *v)
 {
     int64_t *ids = nf_alloc_array(n + 1u, sizeof(*ids));
     for (uint32_t i = 0; i < n; i++) {
-        if (!c->of_value[v[i]->id] && hlo_value_constant(v[i]) && put_op(w, c, v[i]->def.op)) { /* a constant from outside is made here again */
+        if (!inst_of(w, c, v[i]) && hlo_value_constant(v[i]) && put_op(w, c, v[i]->def.op)) { /* a constant from outside is made here again */
             free(ids);
             return NULL;
         }
-        ids[i] = c->of_value[v[i]->id];
+        ids[i] = inst_of(w, c, v[i]);
         if (!ids[i]) {
             refuse(w, op, "its region reads a value from outside");
             free(ids);
@@ -221,23 +247,41 @@ static int split(struct writer *w, struct comp *c, const struct hlo_op *op, int6
         pb_put_uint(&rest, INST_TUPLE_INDEX, i);
         e = put_inst(w, c, op, "get-tuple-element", 1, &v[i]->type, false, 1, &id, &rest, name_of(w, v[i]));
         nf_buf_done(&rest);
-        c->of_value[v[i]->id] = c->last;
+        place(w, c, v[i]);
     }
     return e;
 }
 
-static int put_parameter(struct writer *w, struct comp *c, const struct hlo_op *op, uint32_t number, uint32_t n, const struct hlo_type *const *types, bool tuple, struct nf_str name)
+/* The instructions that hold the elements of what `id` gives: itself when it is one array. */
+static int put_elements(struct writer *w, struct comp *c, const struct hlo_op *op, int64_t id, uint32_t n, const struct hlo_type *const *types, int64_t *ids)
+{
+    int e = 0;
+    ids[0] = id;
+    for (uint32_t i = 0; i < n && n != 1 && !e; i++) {
+        struct nf_buf rest = NF_BUF_INIT;
+        pb_put_uint(&rest, INST_TUPLE_INDEX, i);
+        e = put_inst(w, c, op, "get-tuple-element", 1, &types[i], false, 1, &id, &rest, NF_STR(""));
+        ids[i] = c->last;
+        nf_buf_done(&rest);
+    }
+    return e;
+}
+
+/* decor NULL: none */
+static int put_parameter(struct writer *w, struct comp *c, const struct hlo_op *op, uint32_t number, uint32_t n, const struct hlo_type *const *types, bool tuple, const struct hp_decor *decor, struct nf_str name)
 {
     struct nf_buf rest = NF_BUF_INIT;
     pb_put_uint(&rest, INST_PARAMETER, number);
-    int e = put_inst(w, c, op, "parameter", n, types, tuple, 0, NULL, &rest, name);
+    int e = decor && !hp_put_decor(decor, &rest) ? refuse(w, op, "the sharding of argument %u has no HLO counterpart", number) : 0;
+    if (!e)
+        e = put_inst(w, c, op, "parameter", n, types, tuple, 0, NULL, &rest, name);
     nf_buf_done(&rest);
     return e;
 }
 
 static struct comp comp_new(struct writer *w)
 {
-    return (struct comp){.id = ++w->next_comp, .of_value = nf_alloc_array((size_t)w->m->num_values + 1, sizeof(int64_t))};
+    return (struct comp){.id = ++w->next_comp};
 }
 
 /* The computation joins the module; its root is the instruction written last. */
@@ -254,18 +298,26 @@ static void comp_end(struct writer *w, struct comp *c)
     nf_buf_done(&b);
 }
 
-static void comp_done(struct comp *c)
+static void comp_done(struct writer *w, struct comp *c)
 {
+    for (size_t n = c->covered.len / sizeof(struct covered); n-- > 0;) {
+        struct covered was;
+        memcpy(&was, c->covered.data + n * sizeof(was), sizeof(was));
+        w->places[was.value] = was.before;
+    }
     nf_buf_done(&c->insts);
-    free(c->of_value);
+    nf_buf_done(&c->covered);
 }
 
 static int put_ops(struct writer *w, struct comp *c, struct hlo_block *b);
 
 static struct hlo_op *terminator(const struct hlo_block *b) { return b->last; }
 
-/* What the region returns as the root: the value itself, or a tuple. */
-static int put_root(struct writer *w, struct comp *c, const struct hlo_op *ret, bool tuple, uint32_t n_more, struct hlo_value *const *more)
+static struct nf_str kept_name(const struct hlo_attr *a) { return a && a->kind == HLO_ATTR_STRING ? a->str : nf_str_n("", 0); }
+static int put_result_shardings(struct writer *w, struct comp *c, struct hlo_op *func, int64_t *ids);
+
+/* What the region returns as the root: the value itself, or a tuple. func: the function that it is the body of, else NULL. */
+static int put_root(struct writer *w, struct comp *c, const struct hlo_op *ret, bool tuple, uint32_t n_more, struct hlo_value *const *more, struct hlo_op *func)
 {
     uint32_t n = ret->num_operands + n_more;
     struct hlo_value **v = nf_alloc_array(n + 1u, sizeof(*v));
@@ -276,6 +328,8 @@ static int put_root(struct writer *w, struct comp *c, const struct hlo_op *ret, 
     }
     int64_t *ids = value_ids(w, c, ret, n, v);
     int e = ids ? 0 : NF_EUNSUPPORTED;
+    if (!e && func)
+        e = put_result_shardings(w, c, func, ids);
     if (!e && tuple)
         e = put_inst(w, c, ret, "tuple", n, types, true, n, ids, NULL, NF_STR(""));
     else if (!e)
@@ -293,40 +347,41 @@ static int put_body(struct writer *w, const struct hlo_op *op, struct hlo_region
     int e = w->depth > 200 ? refuse(w, op, "regions nest too deeply") : 0;
     w->depth++;
     for (uint32_t i = 0; i < r->first->num_args && !e; i++) {
-        e = put_parameter(w, &c, op, i, 1, &r->first->args[i]->type, false, NF_STR(""));
-        c.of_value[r->first->args[i]->id] = c.last;
+        e = put_parameter(w, &c, op, i, 1, &r->first->args[i]->type, false, NULL, NF_STR(""));
+        place(w, &c, r->first->args[i]);
     }
     if (!e)
         e = put_ops(w, &c, r->first);
     if (!e)
-        e = put_root(w, &c, terminator(r->first), terminator(r->first)->num_operands != 1, 0, NULL);
+        e = put_root(w, &c, terminator(r->first), terminator(r->first)->num_operands != 1, 0, NULL, NULL);
     w->depth--;
     if (!e)
         comp_end(w, &c);
     *ret_comp = c.id;
-    comp_done(&c);
+    comp_done(w, &c);
     return e;
 }
 
-/* Values that operations inside the regions of op read and that are defined outside of it, each once. */
+/* Values that operations inside the regions of op read and that are defined outside of it, each once. A value's mark says `inside` or
+ * `seen` for this call, since marks only grow. */
 static struct hlo_value **captures(struct writer *w, struct hlo_op *op, uint32_t *ret_n)
 {
     struct hlo_walk walk = hlo_walk_of(op);
     struct hlo_op *x;
-    char *inside = nf_alloc((size_t)w->m->num_values + 1), *seen = nf_alloc((size_t)w->m->num_values + 1);
+    uint32_t inside = ++w->mark, seen = ++w->mark;
     for (unsigned r = 0; r < op->num_regions; r++)
         HLO_FOR_BLOCKS(b, op->regions[r])
             for (uint32_t i = 0; i < b->num_args; i++)
-                inside[b->args[i]->id] = 1;
+                w->marks[b->args[i]->id] = inside;
     size_t uses = 0;
     while ((x = hlo_walk_next(&walk))) {
         uses += x->num_operands;
         for (uint32_t i = 0; i < x->num_results; i++)
-            inside[x->results[i].id] = 1;
+            w->marks[x->results[i].id] = inside;
         for (unsigned r = 0; r < x->num_regions; r++)
             HLO_FOR_BLOCKS(b, x->regions[r])
                 for (uint32_t i = 0; i < b->num_args; i++)
-                    inside[b->args[i]->id] = 1;
+                    w->marks[b->args[i]->id] = inside;
     }
     struct hlo_value **v = nf_alloc_array(uses + 1, sizeof(*v));
     uint32_t n = 0;
@@ -334,13 +389,11 @@ static struct hlo_value **captures(struct writer *w, struct hlo_op *op, uint32_t
     while ((x = hlo_walk_next(&walk)))
         for (uint32_t i = 0; i < x->num_operands; i++) {
             struct hlo_value *u = x->operands[i].value;
-            if (!inside[u->id] && !seen[u->id]) {
-                seen[u->id] = 1;
+            if (w->marks[u->id] != inside && w->marks[u->id] != seen) {
+                w->marks[u->id] = seen;
                 v[n++] = u;
             }
         }
-    free(inside);
-    free(seen);
     *ret_n = n;
     return v;
 }
@@ -360,18 +413,18 @@ static int put_tuple_body(struct writer *w, struct hlo_op *op, struct hlo_region
     int e = w->depth > 200 ? refuse(w, op, "regions nest too deeply") : 0;
     w->depth++;
     if (!e)
-        e = put_parameter(w, &c, op, 0, n, types, true, NF_STR(""));
+        e = put_parameter(w, &c, op, 0, n, types, true, NULL, NF_STR(""));
     if (!e)
         e = split(w, &c, op, c.last, n, v);
     if (!e)
         e = put_ops(w, &c, b);
     if (!e)
-        e = put_root(w, &c, terminator(b), !scalar_root, pass ? n_captured : 0, captured);
+        e = put_root(w, &c, terminator(b), !scalar_root, pass ? n_captured : 0, captured, NULL);
     w->depth--;
     if (!e)
         comp_end(w, &c);
     *ret_comp = c.id;
-    comp_done(&c);
+    comp_done(w, &c);
     free(v);
     free(types);
     return e;
@@ -438,7 +491,11 @@ static int put_conditional(struct writer *w, struct comp *c, struct hlo_op *op)
     }
     for (unsigned i = 0; i < op->num_regions && !e; i++)
         e = put_tuple_body(w, op, op->regions[i], n_captured, captured, false, false, &comps[i]);
-    ids[0] = c->of_value[op->operands[0].value->id];
+    int64_t *index = e ? NULL : value_ids(w, c, op, 1, &op->operands[0].value);
+    if (!e && !index)
+        e = NF_EUNSUPPORTED;
+    ids[0] = index ? index[0] : 0;
+    free(index);
     for (unsigned i = 0; i < op->num_regions; i++)
         ids[i + 1] = tuple;
     if (!e) {
@@ -458,9 +515,11 @@ static int put_conditional(struct writer *w, struct comp *c, struct hlo_op *op)
 
 static int put_function(struct writer *w, struct hlo_op *func, int64_t *ret_comp);
 
+/* call, or a composite: a call of its decomposition that says what it stands for */
 static int put_call(struct writer *w, const struct hlo_op *op, struct nf_buf *rest)
 {
-    struct hlo_op *callee = hlo_module_func(w->m, hlo_op_string(op, HLO_A_callee));
+    bool composite = op->id == HLO_OP_COMPOSITE;
+    struct hlo_op *callee = hlo_module_func(w->m, hlo_op_string(op, composite ? HLO_A_decomposition : HLO_A_callee));
     int64_t comp = 0;
     if (!callee || !hlo_func_block(callee))
         return refuse(w, op, "the called function is not here");
@@ -470,7 +529,18 @@ static int put_call(struct writer *w, const struct hlo_op *op, struct nf_buf *re
         e = put_function(w, callee, &comp);
     w->depth--;
     put_called(rest, 1, &comp);
-    return e;
+    struct hp_decor d = {.sharding = hlo_op_discardable(op, NF_STR("mhlo.sharding")), .frontend = hlo_op_discardable(op, NF_STR("mhlo.frontend_attributes")),
+                         .sdy = hlo_op_discardable(op, NF_STR("sdy.sharding"))};
+    if (composite) {
+        const struct hlo_attr *dict = hlo_op_attr(op, HLO_A_composite_attributes);
+        char version[24];
+        nf_format(version, sizeof(version), "%lld", (long long)hlo_op_i64(op, HLO_A_version, 0));
+        d.more[0] = (struct hlo_named){NF_STR("composite.attributes"), dict ? dict : hlo_attr_dict(w->m, 0, NULL)};
+        d.more[1] = (struct hlo_named){NF_STR("composite.name"), hlo_op_attr(op, HLO_A_name)};
+        d.more[2] = (struct hlo_named){NF_STR("composite.version"), hlo_attr_string(w->m, nf_str_c(version))};
+        pb_put_uint(rest, INST_COMPOSITE, 1);
+    }
+    return e || hp_put_decor(&d, rest) ? e : refuse(w, op, "its sharding has no HLO counterpart");
 }
 
 static void opcode_of(const struct hlo_op *op, char *out, size_t size)
@@ -506,9 +576,9 @@ static int put_broadcast(struct writer *w, struct comp *c, const struct hlo_op *
             dims[n] = in->dims[i];
             to[n++] = map.v[i];
         }
-    int64_t id = c->of_value[op->operands[0].value->id];
-    int e = 0;
-    if (n != in->rank) {
+    int64_t *ids = value_ids(w, c, op, 1, &op->operands[0].value), id = ids ? ids[0] : 0;
+    int e = ids ? 0 : NF_EUNSUPPORTED;
+    if (!e && n != in->rank) {
         const struct hlo_type *t = hlo_type_with_shape(w->m, in, n, dims);
         e = put_inst(w, c, op, "reshape", 1, &t, false, 1, &id, NULL, NF_STR(""));
         id = c->last;
@@ -517,8 +587,9 @@ static int put_broadcast(struct writer *w, struct comp *c, const struct hlo_op *
     pb_put_ints(&rest, INST_DIMENSIONS, n, to);
     if (!e)
         e = put_inst(w, c, op, "broadcast", 1, &out, false, 1, &id, &rest, name_of(w, &op->results[0]));
-    c->of_value[op->results[0].id] = c->last;
+    place(w, c, &op->results[0]);
     nf_buf_done(&rest);
+    free(ids);
     free(dims);
     free(to);
     return e;
@@ -547,6 +618,144 @@ static int put_barrier(struct writer *w, struct comp *c, const struct hlo_op *op
     return e;
 }
 
+/* HLO's all-to-all takes one array and leaves the pieces where it split: another dimension is joined by moving them there. */
+static int put_all_to_all(struct writer *w, struct comp *c, struct hlo_op *op)
+{
+    int64_t split = hlo_op_i64(op, HLO_A_split_dimension, 0), concat = hlo_op_i64(op, HLO_A_concat_dimension, 0), count = hlo_op_i64(op, HLO_A_split_count, 1);
+    int e = 0;
+    for (uint32_t i = 0; i < op->num_operands && !e; i++) {
+        const struct hlo_type *in = op->operands[i].value->type, *out = op->results[i].type;
+        struct nf_str name = name_of(w, &op->results[i]);
+        struct nf_buf rest = NF_BUF_INIT;
+        int64_t *ids = value_ids(w, c, op, 1, &op->operands[i].value);
+        e = ids ? hp_put_attributes(w->m, op, &rest, w->err) : NF_EUNSUPPORTED;
+        if (!e)
+            e = put_inst(w, c, op, "all-to-all", 1, &in, false, 1, ids, &rest, split == concat ? name : NF_STR(""));
+        nf_buf_done(&rest);
+        free(ids);
+        if (!e && split != concat) {
+            int64_t dims[HLO_MAX_RANK + 1], moved[HLO_MAX_RANK + 1], order[HLO_MAX_RANK + 1], n = 0;
+            if (in->rank >= HLO_MAX_RANK || in->dims[split] == HLO_DYNAMIC)
+                return refuse(w, op, "it splits one dimension and joins another, of a type that is not static");
+            for (int64_t d = 0; d < (int64_t)in->rank; d++) { /* the split dimension becomes two: pieces, and the rest of it */
+                dims[d + (d > split)] = in->dims[d];
+                if (d == concat)
+                    order[n++] = split;
+                order[n++] = d + (d >= split);
+            }
+            dims[split] = count;
+            dims[split + 1] = in->dims[split] / count;
+            for (int64_t d = 0; d < n; d++)
+                moved[d] = dims[order[d]];
+            const struct hlo_type *apart = hlo_type_with_shape(w->m, in, (uint32_t)n, dims), *turned = hlo_type_with_shape(w->m, in, (uint32_t)n, moved);
+            struct nf_buf perm = NF_BUF_INIT;
+            pb_put_ints(&perm, INST_DIMENSIONS, (size_t)n, order);
+            e = put_inst(w, c, op, "reshape", 1, &apart, false, 1, (int64_t[]){c->last}, NULL, NF_STR(""));
+            if (!e)
+                e = put_inst(w, c, op, "transpose", 1, &turned, false, 1, (int64_t[]){c->last}, &perm, NF_STR(""));
+            if (!e)
+                e = put_inst(w, c, op, "reshape", 1, &out, false, 1, (int64_t[]){c->last}, NULL, name);
+            nf_buf_done(&perm);
+        }
+        place(w, c, &op->results[i]);
+    }
+    return e;
+}
+
+/* A custom call of Shardy's with these frontend attributes. ids: one an operand. */
+static int put_sdy_call(struct writer *w, struct comp *c, const struct hlo_op *op, const char *target, const struct hp_decor *d, uint32_t n_types,
+                        const struct hlo_type *const *types, uint32_t n, const int64_t *ids, struct nf_str name)
+{
+    struct nf_buf rest = NF_BUF_INIT;
+    pb_put_bytes(&rest, INST_TARGET, nf_str_c(target));
+    pb_put_uint(&rest, INST_SIDE_EFFECT, strcmp(target, "Sharding") != 0);
+    pb_put_uint(&rest, INST_API_VERSION, 1);
+    int e = hp_put_decor(d, &rest) ? put_inst(w, c, op, "custom-call", n_types, types, n_types != 1, n, ids, &rest, name)
+                                   : refuse(w, op, "its sharding has no HLO counterpart");
+    nf_buf_done(&rest);
+    return e;
+}
+
+/* sdy.sharding_constraint and sdy.reshard, both of which Shardy exports as a call of "Sharding" */
+static int put_constraint(struct writer *w, struct comp *c, struct hlo_op *op)
+{
+    struct hp_decor d = {.sdy = hlo_op_attr(op, HLO_A_sharding), .per_value = true, .sharding = hlo_op_discardable(op, NF_STR("mhlo.sharding"))};
+    int64_t *ids = value_ids(w, c, op, 1, &op->operands[0].value);
+    int e = ids ? put_sdy_call(w, c, op, "Sharding", &d, 1, &(const struct hlo_type *){op->results[0].type}, 1, ids, name_of(w, &op->results[0])) : NF_EUNSUPPORTED;
+    place(w, c, &op->results[0]);
+    free(ids);
+    return e;
+}
+
+/* A block that does nothing but call a function with all it is given: the call, else NULL. */
+static struct hlo_op *only_call(const struct hlo_block *b)
+{
+    struct hlo_op *call = b->first, *ret = b->last;
+    if (call->id != HLO_OP_CALL || call->next != ret || call->num_operands != b->num_args || call->num_results != ret->num_operands)
+        return NULL;
+    for (uint32_t i = 0; i < b->num_args; i++)
+        if (call->operands[i].value != b->args[i])
+            return NULL;
+    for (uint32_t i = 0; i < ret->num_operands; i++)
+        if (ret->operands[i].value != &call->results[i])
+            return NULL;
+    return call;
+}
+
+/* sdy.manual_computation: a call of its body between two custom calls that change from whole arrays to pieces and back */
+static int put_manual(struct writer *w, struct comp *c, struct hlo_op *op)
+{
+    struct hlo_block *b = op->regions[0]->first;
+    const struct hlo_op *ret = terminator(b);
+    uint32_t n = NF_MAX(NF_MAX(b->num_args, ret->num_operands), op->num_results);
+    const struct hlo_type **types = nf_alloc_array(n + 1u, sizeof(*types));
+    int64_t *ids = nf_alloc_array(n + 1u, sizeof(*ids)), comp = 0;
+    struct hlo_value **in = nf_alloc_array(op->num_operands + 1u, sizeof(*in)), **out = nf_alloc_array(op->num_results + 1u, sizeof(*out));
+    struct hp_decor d = {.more = {{NF_STR("xla.sdy.in_shardings"), hlo_op_attr(op, HLO_A_in_shardings)}, {NF_STR("xla.sdy.manual_axes"), hlo_op_attr(op, HLO_A_manual_axes)}}};
+    for (uint32_t i = 0; i < op->num_operands; i++)
+        in[i] = op->operands[i].value;
+    for (uint32_t i = 0; i < op->num_results; i++)
+        out[i] = &op->results[i];
+    int64_t *whole = value_ids(w, c, op, op->num_operands, in);
+    int e = whole ? 0 : NF_EUNSUPPORTED;
+    for (uint32_t i = 0; i < b->num_args; i++)
+        types[i] = b->args[i]->type;
+    if (!e)
+        e = put_sdy_call(w, c, op, "xla.sdy.GlobalToLocalShape", &d, b->num_args, types, op->num_operands, whole, NF_STR(""));
+    if (!e)
+        e = put_elements(w, c, op, c->last, b->num_args, types, ids);
+    for (uint32_t i = 0; i < ret->num_operands; i++)
+        types[i] = ret->operands[i].value->type;
+    struct hlo_op *call = only_call(b); /* what a body that was read from HLO is */
+    if (!e) {
+        struct nf_buf rest = NF_BUF_INIT;
+        e = call ? put_call(w, call, &rest) : put_body(w, op, op->regions[0], &comp);
+        if (!call)
+            put_called(&rest, 1, &comp);
+        if (!e)
+            e = put_inst(w, c, op, "call", ret->num_operands, types, ret->num_operands != 1, b->num_args, ids, &rest, NF_STR(""));
+        nf_buf_done(&rest);
+    }
+    if (!e)
+        e = put_elements(w, c, op, c->last, ret->num_operands, types, ids);
+    for (uint32_t i = 0; i < op->num_results; i++)
+        types[i] = op->results[i].type;
+    d.more[0] = d.more[1];
+    d.more[1] = (struct hlo_named){NF_STR("xla.sdy.out_shardings"), hlo_op_attr(op, HLO_A_out_shardings)};
+    if (!e)
+        e = put_sdy_call(w, c, op, "xla.sdy.LocalToGlobalShape", &d, op->num_results, types, ret->num_operands, ids, op->num_results == 1 ? name_of(w, out[0]) : NF_STR(""));
+    if (!e && op->num_results == 1)
+        place(w, c, out[0]);
+    else if (!e)
+        e = split(w, c, op, c->last, op->num_results, out);
+    free(types);
+    free(ids);
+    free(whole);
+    free(in);
+    free(out);
+    return e;
+}
+
 static int put_op(struct writer *w, struct comp *c, struct hlo_op *op)
 {
     const struct hlo_op_info *info = hlo_op_info((enum hlo_op_id)op->id);
@@ -561,10 +770,20 @@ static int put_op(struct writer *w, struct comp *c, struct hlo_op *op)
         return put_broadcast(w, c, op);
     if (op->id == HLO_OP_OPTIMIZATION_BARRIER && op->num_operands != 1)
         return put_barrier(w, c, op);
+    if (op->id == HLO_OP_ALL_TO_ALL)
+        return put_all_to_all(w, c, op);
+    if (op->id == HLO_OP_SDY_SHARDING_CONSTRAINT || op->id == HLO_OP_SDY_RESHARD)
+        return put_constraint(w, c, op);
+    if (op->id == HLO_OP_SDY_MANUAL_COMPUTATION)
+        return put_manual(w, c, op);
     if ((info->dialect != HLO_DIALECT_STABLEHLO && op->id != HLO_OP_CALL && op->id != HLO_OP_CHLO_ERF && op->id != HLO_OP_CHLO_TOP_K) ||
-        (info->traits & HLO_T_DEPRECATED) || op->id == HLO_OP_COMPOSITE || op->id == HLO_OP_TUPLE || op->id == HLO_OP_GET_TUPLE_ELEMENT)
-        return refuse(w, op, "has no HLO counterpart");
-    if (op->id == HLO_OP_CALL)
+        (info->traits & HLO_T_DEPRECATED) || op->id == HLO_OP_TUPLE || op->id == HLO_OP_GET_TUPLE_ELEMENT) {
+        refuse(w, op, "has no HLO counterpart");
+        if (info->dialect == HLO_DIALECT_CHLO || (info->traits & HLO_T_DEPRECATED))
+            nf_error_hint(w->err, "rewrite it first: --passes=%s", info->dialect == HLO_DIALECT_CHLO ? "chlo" : "legalise");
+        return NF_EUNSUPPORTED;
+    }
+    if (op->id == HLO_OP_CALL || op->id == HLO_OP_COMPOSITE)
         e = put_call(w, op, &rest);
     else if (op->id == HLO_OP_CONSTANT)
         e = put_literal(w, op, &rest);
@@ -594,16 +813,17 @@ static int put_op(struct writer *w, struct comp *c, struct hlo_op *op)
         out[i] = &op->results[i];
         types[i] = out[i]->type;
     }
-    int64_t *ids = e ? NULL : value_ids(w, c, op, op->num_operands, in);
+    uint32_t n = op->id == HLO_OP_RNG ? 2 : op->num_operands; /* HLO has the shape of rng in its result only */
+    int64_t *ids = e ? NULL : value_ids(w, c, op, n, in);
     if (!e && !ids)
         e = NF_EUNSUPPORTED;
     if (!e) {
         opcode_of(op, opcode, sizeof(opcode));
-        e = put_inst(w, c, op, opcode, op->num_results, types, op->num_results != 1, op->num_operands, ids, &rest,
+        e = put_inst(w, c, op, opcode, op->num_results, types, op->num_results != 1, n, ids, &rest,
                      op->num_results == 1 ? name_of(w, out[0]) : nf_str_n("", 0));
     }
     if (!e && op->num_results == 1)
-        c->of_value[op->results[0].id] = c->last;
+        place(w, c, &op->results[0]);
     else if (!e)
         e = split(w, c, op, c->last, op->num_results, out);
     free(ids);
@@ -628,41 +848,53 @@ static int put_ops(struct writer *w, struct comp *c, struct hlo_block *b)
 
 /* ---- functions and the module ---- */
 
-static struct nf_str kept_name(const struct hlo_attr *a) { return a && a->kind == HLO_ATTR_STRING ? a->str : nf_str_n("", 0); }
+/* sdy.sharding of what the function returns, as Shardy exports it: a custom call on each. ids: the instructions to return, replaced. */
+static int put_result_shardings(struct writer *w, struct comp *c, struct hlo_op *func, int64_t *ids)
+{
+    const struct hlo_op *ret = hlo_func_block(func)->last;
+    int e = 0;
+    for (uint32_t i = 0; i < ret->num_operands && !e; i++) {
+        struct hp_decor d = {.sdy = hlo_func_result_attr(func, i, NF_STR("sdy.sharding")), .per_value = true};
+        struct nf_str name = func == w->entry && d.sdy ? kept_name(hlo_func_result_attr(func, i, NF_STR("neffd.name"))) : nf_str_n("", 0);
+        if (!d.sdy)
+            continue;
+        if (name.len && nf_map_get(w->kept, name) != ret->operands[i].value) /* the name of something else too */
+            name.len = 0;
+        e = put_sdy_call(w, c, ret, "xla.sdy.FuncResultSharding", &d, 1, &(const struct hlo_type *){ret->operands[i].value->type}, 1, &ids[i], name);
+        ids[i] = c->last;
+    }
+    return e;
+}
 
 static int put_function(struct writer *w, struct hlo_op *func, int64_t *ret_comp)
 {
-    for (size_t i = 0; i < w->num_funcs; i++)
-        if (w->funcs[i] == func) {
-            *ret_comp = w->func_comps[i];
-            return *ret_comp ? 0 : refuse(w, func, "a function that calls itself");
-        }
-    if (w->num_funcs == w->cap_funcs) {
-        w->cap_funcs = w->cap_funcs ? 2 * w->cap_funcs : 16;
-        w->funcs = nf_realloc(w->funcs, w->cap_funcs * sizeof(*w->funcs));
-        w->func_comps = nf_realloc(w->func_comps, w->cap_funcs * sizeof(*w->func_comps));
+    struct nf_str symbol = hlo_func_name(func);
+    int64_t *known = nf_map_get(w->funcs, symbol);
+    if (known) {
+        *ret_comp = *known;
+        return *ret_comp ? 0 : refuse(w, func, "a function that calls itself");
     }
-    size_t slot = w->num_funcs++;
-    w->funcs[slot] = func;
-    w->func_comps[slot] = 0;
+    known = NF_NEW(w->m->arena, int64_t);
+    nf_map_put(w->funcs, symbol, known);
     struct hlo_block *b = hlo_func_block(func);
     struct comp c = comp_new(w);
     bool entry = func == w->entry;
     int e = 0;
     for (uint32_t i = 0; i < b->num_args && !e; i++) {
         struct nf_str name = kept_name(hlo_func_arg_attr(func, i, NF_STR("neffd.name")));
-        e = put_parameter(w, &c, func, i, 1, &b->args[i]->type, false, entry ? name : nf_str_n("", 0));
-        c.of_value[b->args[i]->id] = c.last;
+        struct hp_decor d = {.sharding = hlo_func_arg_attr(func, i, NF_STR("mhlo.sharding")), .frontend = hlo_func_arg_attr(func, i, NF_STR("mhlo.frontend_attributes")),
+                             .sdy = hlo_func_arg_attr(func, i, NF_STR("sdy.sharding"))};
+        e = put_parameter(w, &c, func, i, 1, &b->args[i]->type, false, &d, entry ? name : nf_str_n("", 0));
+        place(w, &c, b->args[i]);
     }
     if (!e)
         e = put_ops(w, &c, b);
     if (!e)
-        e = put_root(w, &c, b->last, entry || b->last->num_operands != 1, 0, NULL);
+        e = put_root(w, &c, b->last, entry || b->last->num_operands != 1, 0, NULL, func);
     if (!e)
         comp_end(w, &c);
-    w->func_comps[slot] = c.id;
-    *ret_comp = c.id;
-    comp_done(&c);
+    *known = *ret_comp = c.id;
+    comp_done(w, &c);
     return e;
 }
 
@@ -713,6 +945,23 @@ static void put_donations(struct writer *w, struct nf_buf *out)
     nf_buf_done(&donors);
 }
 
+/* Frontend attributes of the module: Shardy's meshes among them. */
+static void put_frontend(struct writer *w, struct nf_buf *out)
+{
+    struct hp_decor d = {.frontend = hlo_op_discardable(w->m->op, NF_STR("mhlo.frontend_attributes"))};
+    size_t n = 0;
+    HLO_FOR_OPS(op, hlo_module_block(w->m))
+        n += op->id == HLO_OP_SDY_MESH;
+    struct hlo_named *v = NF_NEW_ARRAY(w->m->arena, struct hlo_named, n + 1);
+    n = 0;
+    HLO_FOR_OPS(op, hlo_module_block(w->m))
+        if (op->id == HLO_OP_SDY_MESH)
+            v[n++] = (struct hlo_named){hlo_op_string(op, HLO_A_sym_name), hlo_op_attr(op, HLO_A_mesh)};
+    if (n)
+        d.more[0] = (struct hlo_named){NF_STR("xla.sdy.meshes"), hlo_attr_dict(w->m, n, v)};
+    hp_put_decor_at(&d, MODULE_FRONTEND, out);
+}
+
 int hlo_proto_write(struct hlo_module *m, struct nf_buf *out, struct nf_error *err)
 {
     struct writer w = {.m = m, .err = err};
@@ -722,6 +971,9 @@ int hlo_proto_write(struct hlo_module *m, struct nf_buf *out, struct nf_error *e
         return nf_fail(err, NF_EGRAPH, "the module has no entry function");
     w.entry = entry;
     w.value_names = nf_alloc_array((size_t)m->num_values + 1, sizeof(*w.value_names));
+    w.places = nf_alloc_array((size_t)m->num_values + 1, sizeof(*w.places));
+    w.marks = nf_alloc_array((size_t)m->num_values + 1, sizeof(*w.marks));
+    w.funcs = nf_map_new(false);
     w.kept = nf_map_new(false);
     const struct hlo_block *body = hlo_func_block(entry);
     for (uint32_t i = 0; i < body->num_args; i++)
@@ -731,6 +983,10 @@ int hlo_proto_write(struct hlo_module *m, struct nf_buf *out, struct nf_error *e
         struct nf_str name = kept_name(hlo_func_result_attr(entry, i, NF_STR("neffd.name")));
         if (v->is_arg || (nf_map_get(w.kept, name) && !nf_str_eq(w.value_names[v->id], name)))
             continue; /* the argument's own name, or one that stands already */
+        if (hlo_func_result_attr(entry, i, NF_STR("sdy.sharding"))) { /* the call that says it has the name */
+            nf_map_put(w.kept, name, v);
+            continue;
+        }
         w.value_names[v->id] = name;
         nf_map_put(w.kept, name, m);
     }
@@ -749,13 +1005,15 @@ int hlo_proto_write(struct hlo_module *m, struct nf_buf *out, struct nf_error *e
         pb_put_uint(out, MODULE_ID, 1);
         pb_put_uint(out, MODULE_ENTRY_ID, (uint64_t)comp);
         put_donations(&w, out);
+        put_frontend(&w, out);
         if (out->failed)
             e = nf_fail(err, NF_ENOMEM, "no memory for the module");
     }
     nf_buf_done(&shape);
     nf_buf_done(&w.comps);
-    free(w.funcs);
-    free(w.func_comps);
+    nf_map_free(w.funcs);
+    free(w.places);
+    free(w.marks);
     free(w.value_names);
     nf_map_free(w.kept);
     return e;

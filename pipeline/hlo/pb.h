@@ -66,6 +66,17 @@ static inline struct nf_str pb_bytes(struct nf_str message, uint32_t num)
     return pb_find(message, num, &f) && f.wire == PB_BYTES ? f.bytes : nf_str_n("", 0);
 }
 
+/* Value of a key in a map<string, string> message; empty if it is not there. */
+static inline struct nf_str pb_map_value(struct nf_str map, const char *key)
+{
+    struct nf_reader r = nf_reader_of(map);
+    struct pb_field f;
+    while (pb_next(&r, &f))
+        if (f.num == 1 && f.wire == PB_BYTES && nf_str_eq_c(pb_bytes(f.bytes, 1), key))
+            return pb_bytes(f.bytes, 2);
+    return nf_str_n("", 0);
+}
+
 static inline void pb_put_tag(struct nf_buf *o, uint32_t num, unsigned wire) { nf_buf_add_varint(o, (uint64_t)num << 3 | wire); }
 static inline void pb_put_uint(struct nf_buf *o, uint32_t num, uint64_t v) /* zero is left out, as proto3 does */
 {

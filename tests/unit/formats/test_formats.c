@@ -69,8 +69,70 @@ START_TEST(hlo_protobuf_reads_back_to_what_was_written)
         if (round == 0)
             first = c;
         else
-            ck_assert_msg(nf_str_eq(first, c), "%.*s\n%.*s", NF_STR_ARG(first), NF_STR_ARG(c));
+            ck_assert_msg(nf_str_eq(first, c), "%.*s\n%.*s", (int)NF_MIN(first.len, 1500u), first.data, (int)NF_MIN(c.len, 1500u), c.data);
     }
+}
+END_TEST
+
+/* What XLA and Shardy write for what HLO has no operation for: seen in modules that JAX exported. */
+START_TEST(hlo_protobuf_says_it_as_xla_does)
+{
+    static const char *const devices[] = {
+        "sdy.mesh @mesh = <[\"a\"=2, \"b\"=2]>", "mhlo.frontend_attributes = {xla.sdy.sharding = \"#sdy.sharding<@mesh, [{\\22a\\22}, {}]>\"}", "mhlo.sharding = \"\\08\\03\\1A\\03\\02\\01\\020\\01J\\01\\04R\\01\\00\"",
+        "stablehlo.custom_call @Sharding(%arg0) {mhlo.frontend_attributes = {xla.sdy.sharding = \"#sdy.sharding_per_value<[<@mesh, [{\\22a\\22}, {\\22b\\22}]>]>\"}} : ",
+        "stablehlo.add %0, %arg1 {mhlo.frontend_attributes = {xla.sdy.sharding = \"#sdy.sharding_per_value<[<@mesh, [{\\22a\\22, ?}, {}]>]>\"}}",
+        "in_shardings=[<@mesh, [{}, {}]>] out_shardings=[<@mesh, [{}, {}]>, <@mesh, [{\"a\"}, {}]>] manual_axes={\"a\"}", "concat_dimension = 1 : i64",
+        "stablehlo.reshape %0 : (tensor<4x8xf32>) -> tensor<4x2x4xf32>", "stablehlo.transpose %1, dims = [1, 0, 2] : (tensor<4x2x4xf32>) -> tensor<2x4x4xf32>",
+        "stablehlo.reshape %2 : (tensor<2x4x4xf32>) -> tensor<8x4xf32>", "stablehlo.custom_call @xla.sdy.FuncResultSharding(%2#0) {has_side_effect = true, ", NULL};
+    static const char *const calls[] = {
+        "stablehlo.composite \"my.op\" %arg0 {composite_attributes = {k = 3 : i64, s = \"x\"}, decomposition = @computation_", ", version = 2 : i32}", "backend_config = {uplo = 76 : ui8}",
+        "mhlo.frontend_attributes = {z = \"1\"}", "distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<2xi64>) -> tensor<2x3xf32>", NULL};
+    const char *const *want = _i ? calls : devices;
+    struct hlo_module *m = parsed(programs[NF_ARRAY_LEN(programs) - 2 + (size_t)_i]), *back;
+    struct nf_buf out = NF_BUF_INIT, text = NF_BUF_INIT;
+    struct nf_error err = {0};
+    ck_assert_msg(!hlo_proto_write(m, &out, &err), "%s (%s)", err.message, err.location);
+    ck_assert_msg(!hlo_proto_read(nf_buf_str(&out), NULL, arena, &back, &err), "%s (%s)", err.message, err.location);
+    ck_assert_msg(!hlo_verify(back, &err), "%s (%s)", err.message, err.location);
+    ck_assert_int_eq(hlo_print(back, HLO_PRETTY, &text), 0);
+    nf_buf_add_char(&text, 0);
+    for (; *want; want++)
+        ck_assert_msg(strstr(text.data, *want) != NULL, "no %s in\n%s", *want, text.data);
+    nf_buf_done(&text);
+    nf_buf_done(&out);
+}
+END_TEST
+
+START_TEST(shardings_become_messages)
+{
+    static const struct {
+        const char *text;
+        size_t len;
+        const char *bytes;
+    } cases[] = {
+        {"{replicated}", 0, ""}, {"{manual}", 2, "\x08\x04"}, {"{maximal device=3}", 8, "\x08\x01\x1a\x01\x01\x22\x01\x03"},
+        {"{devices=[2,2]<=[2,2]T(1,0) last_tile_dim_replicate}", 16, "\x08\x03\x1a\x02\x02\x02\x4a\x02\x02\x02\x52\x02\x01\x00\x30\x01"},
+        {"{devices=[4,1]<=[4]}", 12, "\x08\x03\x1a\x02\x04\x01\x4a\x01\x04\x52\x01\x00"},
+        {"{devices=[2,1]1,0}", 10, "\x08\x03\x1a\x02\x02\x01\x22\x02\x01\x00"},
+        {"{{replicated}, {manual}}", 8, "\x08\x02\x2a\x00\x2a\x02\x08\x04"}, {"{devices=[2,1]<=[2}", SIZE_MAX, NULL}, {"{what}", SIZE_MAX, NULL}, {"{replicated} ", SIZE_MAX, NULL},
+    };
+    struct nf_buf program = NF_BUF_INIT, out = NF_BUF_INIT;
+    struct nf_error err = {0};
+    struct hlo_module *back;
+    nf_buf_addf(&program, "func.func @main(%%a: tensor<4x8xf32> {mhlo.sharding = \"%s\"}) -> tensor<4x8xf32> {\n return %%a : tensor<4x8xf32>\n}", cases[_i].text);
+    nf_buf_add_char(&program, 0);
+    int e = hlo_proto_write(parsed(program.data), &out, &err);
+    if (cases[_i].len == SIZE_MAX) {
+        ck_assert_int_eq(e, NF_EUNSUPPORTED);
+        ck_assert_ptr_nonnull(strstr(err.message, "the sharding of argument 0"));
+    } else {
+        ck_assert_msg(!e && !hlo_proto_read(nf_buf_str(&out), NULL, arena, &back, &err), "%s", err.message);
+        const struct hlo_attr *a = hlo_func_arg_attr(hlo_module_entry(back), 0, NF_STR("mhlo.sharding"));
+        ck_assert_ptr_nonnull(a);
+        ck_assert(nf_str_eq(a->str, nf_str_n(cases[_i].bytes, cases[_i].len)));
+    }
+    nf_buf_done(&program);
+    nf_buf_done(&out);
 }
 END_TEST
 
@@ -182,6 +244,8 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, bytecode_of_any_version_reads_to_the_same_program, 0, n);
     tcase_add_loop_test(t, hlo_protobuf_reads_back_to_what_was_written, 0, n);
+    tcase_add_loop_test(t, hlo_protobuf_says_it_as_xla_does, 0, 2);
+    tcase_add_loop_test(t, shardings_become_messages, 0, 10);
     tcase_add_loop_test(t, damaged_bytecode_is_refused, 0, n);
     tcase_add_loop_test(t, damaged_hlo_protobuf_is_refused, 0, n);
     tcase_add_test(t, newer_majors_and_older_formats_are_refused_by_name);
