@@ -33,6 +33,8 @@ struct case_input {
 void neffopt_case(const struct case_input *in, struct case_result *out);
 /* X.mlir.bc: reads it and compares with the text beside it, or expects it to be refused (invalid_*). */
 void neffopt_case_bytecode(const char *path, struct case_result *out);
+/* X.pb, an HloModuleProto: read, written again, and read to the same program. */
+void neffopt_case_hlo(const char *path, struct case_result *out);
 
 struct eval_options {
     const char *inputs, *expected, *output, *function; /* NULL: not given */

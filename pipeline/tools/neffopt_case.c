@@ -2,13 +2,16 @@
  *
  *   with `expected-error` annotations    it must be rejected, and the error's line is one that an annotation names
  *   with check.* calls                   it must evaluate, at least one check must run, and all hold
- *   else                                 it must parse, verify and print to a fixed point */
+ *   else                                 it must parse, verify and print to a fixed point
+ *
+ * Bytecode and HLO protobuf: read, written again and read to the same program. */
 #include "pipeline/tools/neffopt.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "pipeline/hlo/bytecode.h"
 #include "pipeline/hlo/eval.h"
+#include "pipeline/hlo/hlo_proto.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -364,5 +367,27 @@ out:
     nf_buf_done(&a);
     nf_buf_done(&b);
     nf_buf_done(&back);
+    nf_arena_free(arena);
+}
+
+void neffopt_case_hlo(const char *path, struct case_result *r)
+{
+    struct nf_buf bytes = NF_BUF_INIT, a = NF_BUF_INIT, b = NF_BUF_INIT, written = NF_BUF_INIT;
+    struct nf_arena *arena = nf_arena_new(0);
+    struct hlo_module *m = NULL, *back = NULL;
+    struct nf_error err = {0};
+    *r = (struct case_result){.verdict = VERDICT_PASS};
+    if (nf_file_read(path, UINT32_MAX, &bytes, &err) || hlo_proto_read(nf_buf_str(&bytes), NULL, arena, &m, &err) || hlo_verify(m, &err))
+        fail(r, 0, "%s (%s)", err.message, err.location);
+    else if (hlo_proto_write(m, &written, &err) || hlo_proto_read(nf_buf_str(&written), NULL, arena, &back, &err))
+        fail(r, 0, "written again: %s (%s)", err.message, err.location);
+    else if (canonical_of(m, &a, &err) || canonical_of(back, &b, &err))
+        fail(r, 0, "no canonical form: %s (%s)", err.message, err.location);
+    else if (!nf_str_eq(nf_buf_str(&a), nf_buf_str(&b)))
+        first_difference(nf_buf_str(&a), nf_buf_str(&b), r->reason, sizeof r->reason), r->verdict = VERDICT_FAIL;
+    nf_buf_done(&bytes);
+    nf_buf_done(&a);
+    nf_buf_done(&b);
+    nf_buf_done(&written);
     nf_arena_free(arena);
 }

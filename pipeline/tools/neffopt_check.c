@@ -19,7 +19,7 @@
 struct file {
     char *path, *folder, *family;
     size_t first_case, num_cases;
-    bool bytecode;
+    void (*whole)(const char *path, struct case_result *); /* a binary form: one case; NULL: text, a case a section */
 };
 
 struct one_case {
@@ -83,9 +83,9 @@ static void add_file(struct run *r, const char *path, const char *root)
     struct file *f = &r->files[r->num_files++];
     const char *slash = strrchr(path, '/');
     (void)root;
-    size_t len = strlen(path);
+    struct nf_str name = nf_str_c(path);
     *f = (struct file){.path = nf_strdup(path), .folder = slash ? nf_strndup(path, (size_t)(slash - path)) : nf_strdup("."), .family = family_of(path),
-                       .bytecode = len > 3 && strcmp(path + len - 3, ".bc") == 0};
+                       .whole = nf_str_ends(name, NF_STR(".bc")) ? neffopt_case_bytecode : nf_str_ends(name, NF_STR(".pb")) ? neffopt_case_hlo : NULL};
 }
 
 static int path_cmp(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -119,8 +119,8 @@ static int find(struct run *r, const char *path, const char *root, unsigned dept
     qsort(names, n, sizeof *names, path_cmp);
     int rc = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t len = strlen(names[i]);
-        bool wanted = (len > 5 && strcmp(names[i] + len - 5, ".mlir") == 0) || (len > 8 && strcmp(names[i] + len - 8, ".mlir.bc") == 0);
+        struct nf_str name = nf_str_c(names[i]);
+        bool wanted = nf_str_ends(name, NF_STR(".mlir")) || nf_str_ends(name, NF_STR(".mlir.bc")) || nf_str_ends(name, NF_STR(".hlo.pb"));
         if (stat(names[i], &st) == 0 && (S_ISDIR(st.st_mode) || wanted))
             rc |= find(r, names[i], root, depth + 1);
         free(names[i]);
@@ -208,8 +208,8 @@ static void collect(struct run *r)
         f->first_case = r->num_cases;
         struct nf_buf text = NF_BUF_INIT;
         struct nf_error err = {0};
-        if (f->bytecode) {
-            add_case(r, i)->name = nf_strdup("bytecode");
+        if (f->whole) {
+            add_case(r, i)->name = nf_strdup(f->whole == neffopt_case_hlo ? "hlo" : "bytecode");
             continue;
         }
         if (nf_file_read(f->path, (size_t)1 << 32, &text, &err)) {
@@ -245,7 +245,7 @@ static void child_main(struct run *r, size_t file, size_t from, int fd)
     struct file *f = &r->files[file];
     struct nf_buf text = NF_BUF_INIT;
     struct nf_error err = {0};
-    if (!f->bytecode && nf_file_read(f->path, (size_t)1 << 32, &text, &err))
+    if (!f->whole && nf_file_read(f->path, (size_t)1 << 32, &text, &err))
         _exit(1);
     for (size_t i = from; i < f->first_case + f->num_cases; i++) {
         struct one_case *c = &r->cases[i];
@@ -257,8 +257,8 @@ static void child_main(struct run *r, size_t file, size_t from, int fd)
         msg.begin = true;
         if (nf_fd_write_all(fd, &msg, sizeof msg))
             _exit(1);
-        if (f->bytecode) {
-            neffopt_case_bytecode(f->path, &msg.result);
+        if (f->whole) {
+            f->whole(f->path, &msg.result);
         } else {
             struct case_input in = {f->path, nf_str_n(text.data + c->begin, c->end - c->begin), c->first_line, r->o->cpu, r->o->time_limit_s};
             neffopt_case(&in, &msg.result);
