@@ -6,6 +6,7 @@ usage: jaxlib_forms.py write MODULE FOLDER    text and bytecode, with and withou
 import sys
 
 from jax._src.interpreters import mlir
+from jax._src.lib import _jax
 from jaxlib.mlir import ir
 from jaxlib.mlir import passmanager
 from jaxlib.mlir.dialects import stablehlo
@@ -47,6 +48,8 @@ def read(*paths):
             data = f.read()
         if data[:4] == b"ML\xefR":
             module = stablehlo.deserialize_portable_artifact(ir.Context.current, data)
+        elif path.endswith(".pb"):
+            module = ir.Module.parse(_jax.mlir.hlo_to_stablehlo(data))
         else:
             module = ir.Module.parse(data)
         text(module, path + ".back.mlir")

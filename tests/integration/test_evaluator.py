@@ -27,6 +27,15 @@ def evaluate(module, inputs, expected):
     return subprocess.run([NEFFOPT, module, "--eval", "--inputs", inputs, "--expected", expected], capture_output=True, text=True, timeout=300)
 
 
+# What neffopt makes of a program; the oldest portable version is the first that has what these programs use.
+MADE = {"old.mlir.bc": ["--to-bytecode=1.1.0"], "new.mlir.bc": ["--to-bytecode=1.20.0", "--debug-info"], "made.hlo.pb": ["--to-hlo-proto"]}
+
+
+def key(path):
+    p = subprocess.run([NEFFOPT, path, "--key"], capture_output=True, text=True, timeout=300)
+    return p.stdout.strip() if p.returncode == 0 else p.stderr
+
+
 def check(*paths):
     p = subprocess.run([NEFFOPT, "--check", "--json", *paths], capture_output=True, text=True, timeout=850)
     return json.loads(p.stdout)
@@ -59,9 +68,33 @@ class Models(unittest.TestCase):
                 p = evaluate(module, folder / "inputs", folder / "expected")
                 self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
         with tempfile.TemporaryDirectory() as tmp:
+            for module in [m for m in modules if m.name in ("module.mlir", "module.bc.mlir", "module.hlo.pb")]:
+                for name, options in MADE.items():
+                    with self.subTest(module.name, made=name):
+                        made = Path(tmp) / name
+                        p = subprocess.run([NEFFOPT, module, "--passes=chlo", *options, "-o", made], capture_output=True, text=True, timeout=300)
+                        self.assertEqual(p.returncode, 0, p.stderr)
+                        p = evaluate(made, folder / "inputs", folder / "expected")
+                        self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
             p = evaluate(modules[0], folder / "inputs", spoil_array(folder, Path(tmp)))
             self.assertEqual(p.returncode, 1, p.stdout + p.stderr)
             self.assertIn("output 0", p.stderr)
+
+
+class Keys(unittest.TestCase):
+    """JAX's text has one key with and without locations, and its bytecode of every version one with the text that says what it holds."""
+
+    def test_forms_of_one_program_share_a_key(self):
+        compared = 0
+        for folder in sorted(p.parent for root in (ROOT / "tests/models", SHARED / "models") for p in root.glob("*/manifest.json")):
+            sets = [sorted(folder.glob("module.mlir")) + sorted(folder.glob("module.debug.mlir")),
+                    sorted(folder.glob("module.bc.mlir")) + sorted(folder.glob("module*.mlir.bc"))]
+            for files in sets:
+                keys = {f.name: key(f) for f in files}
+                with self.subTest(folder.name):
+                    self.assertEqual(set(keys.values()), {next(iter(keys.values()))} if keys else set(), keys)
+                compared += max(len(keys) - 1, 0)
+        self.assertGreaterEqual(compared, 29 if (SHARED / "models").is_dir() else 0)
 
 
 def add_models():
