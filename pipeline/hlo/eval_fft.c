@@ -256,6 +256,11 @@ int ev_fft(const struct rt_array *in, enum ev_fft_kind kind, const int64_t *leng
                     line[i] = (struct cplx){line[len - i].re, -line[len - i].im};
             }
             transform(plan, line);
+            if (kind == EV_RFFT && d == r - 1) { /* real, also of what is not finite */
+                line[0].im = 0;
+                if (len % 2 == 0)
+                    line[len / 2].im = 0;
+            }
             for (int64_t i = 0; i < len; i++)
                 box[base + i * stride] = sign > 0 ? (struct cplx){line[i].re / (real)len, line[i].im / (real)len} : line[i];
         }

@@ -143,13 +143,13 @@ int step_fft__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
                 }
             for (int64_t i = 0; i < total / len[d]; i++) {
                 int64_t base = i / step * step * len[d] + i % step;
-                bool real = true;
+                bool real = true, all_real = type == RFFT && d == n - 1;
                 for (int64_t k = 0; k < len[d]; k++) {
                     line[k] = a[base + k * step];
-                    real = real && cimag(line[k]) == 0;
+                    real = real && cimag(line[k]) == 0 && isfinite(creal(line[k]));
                 }
                 transform(line, len[d], sign, tmp);
-                if (real) { /* what must be real is */
+                if (real || all_real) { /* what must be real is; of numbers that are not finite, where no imaginary parts were given */
                     line[0] = creal(line[0]);
                     if (len[d] % 2 == 0) line[len[d] / 2] = creal(line[len[d] / 2]);
                 }

@@ -2,54 +2,15 @@
  * another result (floor, comparisons, conversion to integers) is only applied to integers. */
 #include "tests/unit/codegen/random.h"
 
-#include "base/arena.h"
-#include "pipeline/codegen/codegen.h"
-#include "pipeline/hlo/eval.h"
-#include "pipeline/hlo/hlo.h"
-#include "runtime/cpu/cpu.h"
-#include "runtime/cpu/pool.h"
-#include "runtime/cpu/types.h"
-#include "tests/unit/codegen/random_bound.h"
+#include "tests/unit/codegen/random_internal.h"
 
-#include <inttypes.h>
-#include <math.h>
-
-enum { VALUES_MAX = 192, RANK_MAX = 4 };
-
-struct value {
-    int id, rank;
-    enum cpu_dt dt;
-    int64_t dims[RANK_MAX];
-};
-struct maker {
-    uint64_t state;
-    struct nf_buf *out;
-    struct value v[VALUES_MAX];
-    int n, next;
-};
-
-static uint64_t next(uint64_t *s)
-{
-    uint64_t z = (*s += 0x9E3779B97F4A7C15u);
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
-static int pick(struct maker *m, int n) { return (int)(next(&m->state) % (uint64_t)n); }
-
-static int64_t count(const struct value *v)
-{
-    int64_t n = 1;
-    for (int d = 0; d < v->rank; d++) n *= v->dims[d];
-    return n;
-}
-static void type(struct maker *m, const struct value *v)
+void type(struct maker *m, const struct value *v)
 {
     nf_buf_add_c(m->out, "tensor<");
     for (int d = 0; d < v->rank; d++) nf_buf_addf(m->out, "%" PRId64 "x", v->dims[d]);
     nf_buf_addf(m->out, "%s>", cpu_dt_info[v->dt].name);
 }
-static struct value *add(struct maker *m, const struct value *like)
+struct value *add(struct maker *m, const struct value *like)
 {
     struct value *v = &m->v[m->n++];
     *v = *like;
@@ -64,7 +25,9 @@ static int64_t extent(struct maker *m)
 static enum cpu_dt element(struct maker *m)
 {
     static const enum cpu_dt t[] = {CPU_F32, CPU_F32, CPU_F32, CPU_F32, CPU_F64, CPU_BF16, CPU_F16, CPU_S32, CPU_S32, CPU_S8, CPU_U8, CPU_S64, CPU_U32, CPU_S16, CPU_PRED, CPU_U16,
-                                     CPU_U64, CPU_S4, CPU_U4, CPU_C64, CPU_F8E4M3FN, CPU_F8E5M2, CPU_F8E4M3FNUZ};
+                                     CPU_U64, CPU_S4, CPU_U4, CPU_C64, CPU_F8E4M3FN, CPU_F8E5M2, CPU_F8E4M3FNUZ, CPU_S2, CPU_U2, CPU_C128, CPU_F4E2M1FN, CPU_F6E2M3FN, CPU_F6E3M2FN, CPU_F8E3M4,
+                                     CPU_F8E4M3, CPU_F8E4M3B11FNUZ, CPU_F8E5M2FNUZ, CPU_F8E8M0FNU};
+    if (pick(m, 3) == 0) return t[pick(m, 4)];
     return t[pick(m, NF_ARRAY_LEN(t))];
 }
 
@@ -74,7 +37,7 @@ static struct value *old_value(struct maker *m)
     int i = m->n - 1 - pick(m, NF_MIN(m->n, 1 + pick(m, m->n)));
     return &m->v[i];
 }
-static struct value *same_type(struct maker *m, const struct value *v)
+struct value *same_type(struct maker *m, const struct value *v)
 {
     for (int tries = 0; tries < 20; tries++) {
         struct value *w = old_value(m);
@@ -83,12 +46,7 @@ static struct value *same_type(struct maker *m, const struct value *v)
     return (struct value *)(uintptr_t)v;
 }
 
-static int scalar(struct maker *m, enum cpu_dt t);
-
 /* ---------------------------------------------------------------------------- operations in their generic form, one by one */
-
-/* Elements that come out the same to the last bit. */
-static bool exact(const struct value *v) { return v->dt <= CPU_U64; }
 
 static void types(struct maker *m, const struct value *v, int n)
 {
@@ -99,12 +57,11 @@ static void types(struct maker *m, const struct value *v, int n)
     }
     nf_buf_add_char(m->out, ')');
 }
-/* "op"(in) <{attrs}> (region): the first result of nout is a new value. */
-static struct value generic(struct maker *m, const char *op, const char *attrs, const char *region, int nin, const struct value *in, int nout, const struct value *like)
+struct value generic(struct maker *m, const char *op, const char *attrs, const char *region, int nin, const struct value *in, int nout, const struct value *like)
 {
-    struct value *r = add(m, like);
-    nf_buf_addf(m->out, "  %%%d", r->id);
-    if (nout > 1) nf_buf_addf(m->out, ", %%%d", m->next++);
+    struct value r = *add(m, like);
+    nf_buf_addf(m->out, "  %%%d", r.id);
+    for (int i = 1; i < nout; i++) nf_buf_addf(m->out, ", %%%d", add(m, &like[i])->id);
     nf_buf_addf(m->out, " = \"%s\"(", op);
     for (int i = 0; i < nin; i++) nf_buf_addf(m->out, "%s%%%d", i ? ", " : "", in[i].id);
     nf_buf_addf(m->out, ") <{%s}>", attrs);
@@ -114,18 +71,17 @@ static struct value generic(struct maker *m, const char *op, const char *attrs, 
     nf_buf_add_c(m->out, " -> ");
     types(m, like, nout);
     nf_buf_add_char(m->out, '\n');
-    return *r;
+    return r;
 }
-static struct value one(struct maker *m, const char *op, const struct value *in, enum cpu_dt dt)
+struct value one(struct maker *m, const char *op, const struct value *in, enum cpu_dt dt)
 {
     struct value like = *in;
     like.dt = dt;
     return generic(m, op, "", NULL, 1, in, 1, &like);
 }
-static struct value two(struct maker *m, const char *op, const struct value *a, const struct value *b) { return generic(m, op, "", NULL, 2, (struct value[]){*a, *b}, 1, a); }
+struct value two(struct maker *m, const char *op, const struct value *a, const struct value *b) { return generic(m, op, "", NULL, 2, (struct value[]){*a, *b}, 1, a); }
 
-/* A tensor of numbers between -1 and 1 that nobody computed: weights. */
-static struct value weights(struct maker *m, enum cpu_dt dt, int rank, const int64_t *dims)
+struct value weights(struct maker *m, enum cpu_dt dt, int rank, const int64_t *dims)
 {
     struct value like = {.dt = CPU_S32, .rank = rank}, i;
     char attr[64];
@@ -137,7 +93,7 @@ static struct value weights(struct maker *m, enum cpu_dt dt, int rank, const int
     return cpu_dt_float(dt) ? one(m, "stablehlo.cosine", &f, dt) : f;
 }
 
-static const char *region2(struct nf_buf *b, enum cpu_dt t, const char *op)
+const char *region2(struct nf_buf *b, enum cpu_dt t, const char *op)
 {
     const char *n = cpu_dt_info[t].name;
     nf_buf_clear(b);
@@ -157,21 +113,21 @@ static const char *less_region(struct nf_buf *b, enum cpu_dt t, int operands, co
 static void complex_unary(struct maker *m, const struct value *v)
 {
     struct value a = *v, t;
+    enum cpu_dt part = a.dt == CPU_C64 ? CPU_F32 : CPU_F64;
     switch (pick(m, 6)) {
-    case 0: one(m, "stablehlo.negate", &a, CPU_C64); break;
-    case 1: one(m, "stablehlo.real", &a, CPU_F32); break;
-    case 2: one(m, "stablehlo.imag", &a, CPU_F32); break;
-    case 3: one(m, "stablehlo.abs", &a, CPU_F32); break;
-    case 4: one(m, "chlo.conj", &a, CPU_C64); break;
+    case 0: one(m, "stablehlo.negate", &a, a.dt); break;
+    case 1: one(m, "stablehlo.real", &a, part); break;
+    case 2: one(m, "stablehlo.imag", &a, part); break;
+    case 3: one(m, "stablehlo.abs", &a, part); break;
+    case 4: one(m, "chlo.conj", &a, a.dt); break;
     default: /* of numbers whose parts are at most 1 */
-        t = one(m, "stablehlo.real", &a, CPU_F32);
-        t = one(m, "stablehlo.tanh", &t, CPU_F32);
-        a.dt = CPU_C64;
+        t = one(m, "stablehlo.real", &a, part);
+        t = one(m, "stablehlo.tanh", &t, part);
         t = generic(m, "stablehlo.complex", "", NULL, 2, (struct value[]){t, t}, 1, &a);
         static const char *const f[] = {"exponential", "sine", "cosine", "sqrt", "log_plus_one", "exponential_minus_one", "tanh", "logistic"};
         char name[64];
         nf_format(name, sizeof name, "stablehlo.%s", f[pick(m, 8)]);
-        one(m, name, &t, CPU_C64);
+        one(m, name, &t, a.dt);
         break;
     }
 }
@@ -210,8 +166,8 @@ static void rare_unary(struct maker *m, const struct value *v)
 static void make_complex(struct maker *m, const struct value *v)
 {
     struct value a = *v, b = *same_type(m, v), like = a;
-    if (a.dt != CPU_F32) return;
-    like.dt = CPU_C64;
+    if (a.dt != CPU_F32 && a.dt != CPU_F64) return;
+    like.dt = a.dt == CPU_F32 ? CPU_C64 : CPU_C128;
     generic(m, "stablehlo.complex", "", NULL, 2, (struct value[]){a, b}, 1, &like);
 }
 
@@ -256,7 +212,7 @@ static void gather(struct maker *m, const struct value *v, bool scatters)
     nf_buf_done(&region);
 }
 
-static void dense64(struct nf_buf *b, const char *name, const int64_t *v, int n)
+void dense64(struct nf_buf *b, const char *name, const int64_t *v, int n)
 {
     nf_buf_addf(b, "%s%s = array<i64", b->len ? ", " : "", name);
     for (int i = 0; i < n; i++) nf_buf_addf(b, i ? ", %" PRId64 : ": %" PRId64, v[i]);
@@ -347,10 +303,10 @@ static void fft(struct maker *m, const struct value *v)
 {
     struct value a = *v, like = a;
     char attrs[128];
-    if (a.rank == 0 || count(&a) == 0 || (a.dt != CPU_F32 && a.dt != CPU_C64)) return;
+    if (a.rank == 0 || count(&a) == 0 || (a.dt != CPU_F32 && a.dt != CPU_F64 && !cpu_dt_complex(a.dt))) return;
     int64_t n = a.dims[a.rank - 1];
-    bool real = a.dt == CPU_F32;
-    like.dt = CPU_C64;
+    bool real = !cpu_dt_complex(a.dt);
+    like.dt = a.dt == CPU_F32 || a.dt == CPU_C64 ? CPU_C64 : CPU_C128;
     if (real) like.dims[a.rank - 1] = n / 2 + 1;
     nf_format(attrs, sizeof attrs, "fft_length = array<i64: %" PRId64 ">, fft_type = #stablehlo<fft_type %s>", n, real ? "RFFT" : pick(m, 2) ? "FFT" : "IFFT");
     generic(m, "stablehlo.fft", attrs, NULL, 1, &a, 1, &like);
@@ -365,12 +321,7 @@ static void random_bits(struct maker *m)
     for (int d = 0; d < like[1].rank; d++) like[1].dims[d] = extent(m);
     nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<[%d, %d]> : tensor<2xui64>\n", state.id, pick(m, 1000000), pick(m, 1000000));
     nf_format(attrs, sizeof attrs, "rng_algorithm = #stablehlo<rng_algorithm %s>", how[pick(m, 3)]);
-    int second = m->next + 1; /* the name that generic gives the second result */
     generic(m, "stablehlo.rng_bit_generator", attrs, NULL, 1, &state, 2, like);
-    struct value *bits = add(m, &like[1]);
-    nf_buf_addf(m->out, "  %%%d = stablehlo.optimization_barrier %%%d : ", bits->id, second);
-    type(m, bits);
-    nf_buf_add_char(m->out, '\n');
 }
 
 static void branches(struct maker *m, const struct value *v)
@@ -642,7 +593,7 @@ static void concatenate(struct maker *m, const struct value *v)
     nf_buf_add_char(m->out, '\n');
 }
 
-static int scalar(struct maker *m, enum cpu_dt t)
+int scalar(struct maker *m, enum cpu_dt t)
 {
     int id = m->next++;
     if (t == CPU_PRED) nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<%s> : tensor<i1>\n", id, pick(m, 2) ? "true" : "false");
@@ -820,8 +771,15 @@ static void loop(struct maker *m, const struct value *v)
 
 void random_program(uint64_t seed, int ops, struct nf_buf *out)
 {
-    struct maker m = {.state = seed, .out = out};
+    static const int grid[][2] = {{2, 1}, {1, 2}, {2, 2}, {3, 1}, {1, 4}, {3, 2}};
+    struct maker m = {.state = seed, .out = out, .replicas = 1, .partitions = 1};
     int args = 1 + pick(&m, 4);
+    if (pick(&m, 5) == 0) {
+        int g = pick(&m, NF_ARRAY_LEN(grid));
+        m.replicas = grid[g][0];
+        m.partitions = grid[g][1];
+        nf_buf_addf(out, "module @m attributes {mhlo.num_replicas = %d : i32, mhlo.num_partitions = %d : i32} {\n", m.replicas, m.partitions);
+    }
     nf_buf_add_c(out, "func.func @main(");
     for (int i = 0; i < args; i++) {
         struct value v = {.dt = element(&m), .rank = pick(&m, 4)};
@@ -842,7 +800,7 @@ void random_program(uint64_t seed, int ops, struct nf_buf *out)
     int want = 1 + pick(&m, ops);
     for (int i = 0; i < want && m.n < VALUES_MAX - 32; i++) {
         struct value v = *old_value(&m);
-        switch (pick(&m, 40)) {
+        switch (pick(&m, m.replicas * m.partitions > 1 ? 48 : 45)) {
         case 0: case 1: case 2: case 3: unary(&m, &v); break;
         case 4: case 5: case 6: case 7: case 8: binary(&m, &v); break;
         case 9: compare(&m, &v); break;
@@ -872,10 +830,15 @@ void random_program(uint64_t seed, int ops, struct nf_buf *out)
         case 35: branches(&m, &v); break;
         case 36: factor(&m, &v); break;
         case 37: bits_of(&m, &v); break;
-        default: loop(&m, &v); break;
+        case 38: case 39: loop(&m, &v); break;
+        case 40: more_select_and_scatter(&m, &v); break;
+        case 41: more_batch_norm(&m, &v); break;
+        case 42: more_reduce_of_several(&m, &v); break;
+        case 43: case 44: more_quantised(&m, &v); break;
+        default: more_collective(&m, &v); break;
         }
     }
-    int outs = NF_MIN(1 + pick(&m, 4), m.n);
+    int outs = NF_MIN(1 + pick(&m, 8), m.n);
     nf_buf_add_c(out, ") -> (");
     int chosen[8];
     for (int i = 0; i < outs; i++) {
@@ -893,125 +856,6 @@ void random_program(uint64_t seed, int ops, struct nf_buf *out)
         nf_buf_add_c(out, i ? ", " : "");
         type(&m, &m.v[chosen[i]]);
     }
-    nf_buf_add_c(out, "\n}\n");
+    nf_buf_add_c(out, m.replicas * m.partitions > 1 ? "\n}\n}\n" : "\n}\n");
     nf_buf_done(&body);
-}
-
-/* --------------------------------------------------------------------------------------------------------- comparing */
-
-static void fill(struct rt_array *a, uint64_t *s)
-{
-    enum cpu_dt t = cpu_dt_of(a->dtype);
-    size_t size = cpu_dt_bytes(t);
-    for (int64_t i = 0; i < rt_array_count(a); i++) {
-        uint64_t r = next(s);
-        struct cpu_num v = {.i = r % 7 == 0 ? (int64_t)next(s) : (int64_t)(r % 19) - 6, .re = (double)(int64_t)(r % 20001) / 10000 - 1, .im = (double)(int64_t)(r / 20001 % 2001) / 1000 - 1};
-        if (r % 211 == 0) v.re = 0 * -1.0;
-        v.i = t == CPU_PRED ? v.i & 1 : cpu_dt_int(t) ? cpu_int_wrap(t, v.i) : v.i;
-        cpu_num_store(t, (char *)a->data + (size_t)i * size, v);
-    }
-}
-
-/* err: what rounding may have made of the evaluator's value (random_bound.h); here and there. */
-static bool close_enough(enum cpu_dt t, const struct rt_array *a, const struct rt_array *e, double err, struct nf_buf *why)
-{
-    size_t size = cpu_dt_bytes(t);
-    int64_t n = rt_array_count(e);
-    for (int64_t i = 0; i < n; i++) {
-        struct cpu_num x = cpu_num_load(t, (char *)a->data + (size_t)i * size), y = cpu_num_load(t, (char *)e->data + (size_t)i * size);
-        bool ok = t <= CPU_U64 ? x.i == y.i : (isnan(x.re) && isnan(y.re)) || x.re == y.re || fabs(x.re - y.re) <= 2 * err;
-        ok = ok && ((isnan(x.im) && isnan(y.im)) || x.im == y.im || fabs(x.im - y.im) <= 2 * err);
-        if (ok) continue;
-        nf_buf_addf(why, "element %" PRId64 " of %s: %.9g%+.9gi, the evaluator has %.9g%+.9gi (%" PRId64 ", %" PRId64 "), rounding explains %.3g", i, cpu_dt_info[t].name, x.re, x.im, y.re, y.im, x.i, y.i, 2 * err);
-        return false;
-    }
-    return true;
-}
-
-int random_compare(struct nf_str text, uint64_t seed, int threads, bool interpret, bool *ret_refused, struct nf_buf *why)
-{
-    struct nf_arena *arena = nf_arena_new(0);
-    struct nf_error err = {0}, own = {0};
-    struct hlo_module *m = NULL;
-    struct hlo_eval *e = NULL;
-    struct rt_array in[16] = {{0}}, want[16] = {{0}}, got[16] = {{0}}, again[16] = {{0}};
-    struct nf_buf neff = NF_BUF_INIT;
-    struct rt_device *dev = NULL;
-    struct rt_program *p = NULL;
-    struct hlo_eval_options o = HLO_EVAL_OPTIONS_INIT;
-    struct bounds bounds = {0};
-    struct hlo_eval_hooks hooks = {.user = &bounds, .observe = bounds_observe};
-    o.hooks = &hooks;
-    size_t n = 0, k = 0;
-    int rc = -1;
-    *ret_refused = false;
-    rt_device_register(&cpu_device_ops);
-    if (hlo_parse(text, NULL, arena, &m, &err) || hlo_verify(m, &err)) {
-        nf_buf_addf(why, "the program is wrong: %s: %s", err.location, err.message);
-        goto out;
-    }
-    struct cg_request q = {.tier = 0, .interpret = interpret};
-    int cg = cg_compile(m, &q, &neff, NULL, &own);
-    int ev = hlo_eval_new(m, &o, &e, &err);
-    if (cg || ev) {
-        *ret_refused = cg == NF_EUNSUPPORTED && ev == NF_EUNSUPPORTED;
-        if (*ret_refused) rc = 0;
-        else nf_buf_addf(why, "native: %s; evaluator: %s", cg ? own.message : "fine", ev ? err.message : "fine");
-        goto out;
-    }
-    if (rt_device_open("cpu", &(struct rt_device_config){.threads = (uint32_t)threads}, &dev, &err) || rt_program_load(dev, nf_buf_str(&neff), NULL, &p, &err)) {
-        nf_buf_addf(why, "load: %s", err.message);
-        goto out;
-    }
-    const struct hlo_block *entry = hlo_func_block(hlo_module_entry(m));
-    n = p->input_count;
-    k = p->output_count;
-    const void *ip[16];
-    void *op[16], *op2[16];
-    for (size_t i = 0; i < n; i++) {
-        rt_array_alloc(p->inputs[i].dtype, (int)p->inputs[i].rank, p->inputs[i].dims, 0, &in[i], &err);
-        fill(&in[i], &seed);
-        ip[i] = in[i].data;
-        bounds_argument(&bounds, entry->args[i], 0, &in[i]);
-    }
-    for (size_t i = 0; i < k; i++) {
-        rt_array_alloc(p->outputs[i].dtype, (int)p->outputs[i].rank, p->outputs[i].dims, 0, &got[i], &err);
-        op[i] = got[i].data;
-        rt_array_alloc(p->outputs[i].dtype, (int)p->outputs[i].rank, p->outputs[i].dims, 0, &again[i], &err);
-        op2[i] = again[i].data;
-    }
-    if (rt_execute_host(p, ip, op, &err) || hlo_eval_run(e, NF_STR(""), in, n, want, k, &err)) {
-        nf_buf_addf(why, "run: %s", err.message);
-        goto out;
-    }
-    cpu_pool_set_threads(threads + 1); /* other threads, the same bits */
-    if (rt_execute_host(p, ip, op2, &err)) {
-        nf_buf_addf(why, "run again: %s", err.message);
-        goto out;
-    }
-    for (size_t i = 0; i < k; i++)
-        if (got[i].bytes && memcmp(got[i].data, again[i].data, got[i].bytes) != 0) {
-            nf_buf_addf(why, "result %zu is another one on %d threads", i, threads + 1);
-            goto out;
-        }
-    for (size_t i = 0; i < k; i++)
-        if (!close_enough(cpu_dt_of(want[i].dtype), &got[i], &want[i], bounds_err(&bounds, entry->last->operands[i].value, 0), why)) {
-            nf_buf_addf(why, " (result %zu)", i);
-            goto out;
-        }
-    rc = 0;
-out:
-    for (size_t i = 0; i < 16; i++) {
-        rt_array_done(&in[i]);
-        rt_array_done(&want[i]);
-        rt_array_done(&got[i]);
-        rt_array_done(&again[i]);
-    }
-    rt_program_unload(p);
-    rt_device_close(dev);
-    hlo_eval_free(e);
-    nf_buf_done(&neff);
-    bounds_done(&bounds);
-    nf_arena_free(arena);
-    return rc;
 }

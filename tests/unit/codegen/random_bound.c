@@ -28,12 +28,6 @@ double bounds_err(const struct bounds *b, const struct hlo_value *v, unsigned de
     const struct bound *f = find(b, v, device);
     return f ? f->err : 0;
 }
-static double top_of(const struct bounds *b, const struct hlo_value *v, unsigned device)
-{
-    const struct bound *f = find(b, v, device);
-    return f ? f->top : 0;
-}
-
 /* A value of a loop's body is seen again: the larger bound holds. */
 static void enter(struct bounds *b, const struct hlo_value *v, unsigned device, double err, double top)
 {
@@ -82,27 +76,69 @@ static int64_t count_of(const struct hlo_value *v)
     return NF_MAX(n, (int64_t)1);
 }
 
+/* Between devices the largest error and value of any of them counts. */
+static struct bound operand(const struct bounds *b, const struct hlo_op *op, uint32_t i, unsigned device, bool meets)
+{
+    struct bound r = {.value = op->operands[i].value};
+    for (size_t k = 0; k < b->n; k++)
+        if (b->of[k].value == r.value && (meets || b->of[k].device == device)) {
+            r.err = fmax(r.err, b->of[k].err);
+            r.top = fmax(r.top, b->of[k].top);
+        }
+    return r;
+}
+
+/* Largest scale of a quantised type, and what its zero points move; smallest scale. */
+static double scale_of(const struct hlo_quant *q, double *ret_zero, double *ret_least)
+{
+    double most = 0;
+    *ret_zero = 0;
+    *ret_least = INFINITY;
+    for (size_t i = 0; i < q->count; i++) {
+        most = fmax(most, q->scales[i]);
+        *ret_least = fmin(*ret_least, q->scales[i]);
+        *ret_zero = fmax(*ret_zero, fabs((double)q->zero_points[i]));
+    }
+    return most;
+}
+
 int bounds_observe(void *user, const struct hlo_op *op, unsigned device, const struct rt_array *results, size_t n)
 {
     struct bounds *b = user;
-    double sum = 0, most = 0, e[3] = {0}, t[3] = {0};
+    double sum = 0, most = 0, e[5] = {0}, t[5] = {0}, zero, least;
+    bool meets = op->id >= HLO_OP_ALL_GATHER && op->id <= HLO_OP_COLLECTIVE_REDUCE;
     for (uint32_t i = 0; i < op->num_operands; i++) {
-        double x = bounds_err(b, op->operands[i].value, device);
-        sum += x;
-        most = fmax(most, x);
-        if (i < 3) {
-            e[i] = x;
-            t[i] = top_of(b, op->operands[i].value, device);
+        struct bound x = operand(b, op, i, device, meets);
+        const struct hlo_type *from = op->operands[i].value->type;
+        if (hlo_type_is_quant(from)) { /* in what the numbers express */
+            double s = scale_of(from->quant, &zero, &least);
+            x.err *= s;
+            x.top = (x.top + zero) * s;
+        }
+        sum += x.err;
+        most = fmax(most, x.err);
+        if (i < NF_ARRAY_LEN(e)) {
+            e[i] = x.err;
+            t[i] = x.top;
         }
     }
     for (size_t k = 0; k < n; k++) {
         if (results[k].dtype == NF_DT_NONE) continue;
-        enum cpu_dt dt = cpu_dt_of(results[k].dtype);
-        double top = largest(&results[k]), unit = own(dt, 1), err = most, in = unit * t[0], terms;
+        const struct hlo_type *rt = op->results[k].type;
+        const struct hlo_quant *q = hlo_type_is_quant(rt) ? rt->quant : NULL;
+        enum cpu_dt stored = cpu_dt_of(results[k].dtype), dt = q ? cpu_dt_of(hlo_elem_dtype(q->expressed)) : stored;
+        double seen = largest(&results[k]), top = q ? (seen + zero) * scale_of(q, &zero, &least) : seen, unit = own(dt, 1), err = most, terms;
+        bool rounds = true; /* the operation computes, and the two may round differently */
         switch (op->id) {
         case HLO_OP_ADD:
-        case HLO_OP_SUBTRACT: err = sum; break;
-        case HLO_OP_MULTIPLY: err = (cpu_dt_complex(dt) ? 2 : 1) * (e[0] * t[1] + e[1] * t[0] + e[0] * e[1]); break;
+        case HLO_OP_SUBTRACT:
+            err = sum;
+            rounds = most > 0;
+            break;
+        case HLO_OP_MULTIPLY: 
+            err = (cpu_dt_complex(dt) ? 2 : 1) * (e[0] * t[1] + e[1] * t[0] + e[0] * e[1]);
+            rounds = most > 0;
+            break;
         case HLO_OP_EXPONENTIAL:
         case HLO_OP_EXPONENTIAL_MINUS_ONE:
         case HLO_OP_CHLO_SINH: err = (top + 1) * expm1(most); break;
@@ -116,6 +152,11 @@ int bounds_observe(void *user, const struct hlo_op *op, unsigned device, const s
         case HLO_OP_CHLO_ERF:
         case HLO_OP_CHLO_ERFC:
         case HLO_OP_LOGISTIC: err = 4 * most; break;
+        case HLO_OP_NEGATE:
+        case HLO_OP_MAXIMUM:
+        case HLO_OP_MINIMUM:
+        case HLO_OP_UNIFORM_QUANTIZE:
+        case HLO_OP_UNIFORM_DEQUANTIZE: rounds = most > 0; break;
         case HLO_OP_ABS:
         case HLO_OP_TANH:
         case HLO_OP_SINE:
@@ -125,13 +166,21 @@ int bounds_observe(void *user, const struct hlo_op *op, unsigned device, const s
         case HLO_OP_SCATTER:
         case HLO_OP_SELECT_AND_SCATTER:
         case HLO_OP_ALL_REDUCE:
-        case HLO_OP_REDUCE_SCATTER: /* at most all that goes in; the sum's own error grows as the root of their number */
+        case HLO_OP_REDUCE_SCATTER:
+        case HLO_OP_COLLECTIVE_REDUCE: /* at most all that goes in; the sum's own error grows as the root of their number */
             terms = (double)count_of(op->operands[0].value);
             if (op->id == HLO_OP_REDUCE) terms /= (double)NF_MIN((int64_t)terms, count_of(&op->results[k]));
             if (op->id == HLO_OP_SCATTER) terms = (double)count_of(op->operands[1].value) + 1;
-            if (op->id == HLO_OP_ALL_REDUCE || op->id == HLO_OP_REDUCE_SCATTER) terms = 16;
+            if (meets) terms = 8;
             if (hlo_op_body(op, op->num_regions - 1)->first->id == HLO_OP_MULTIPLY) err = sum * top * terms + unit * sqrt(terms) * top;
             else if (hlo_op_body(op, op->num_regions - 1)->first->id == HLO_OP_ADD) err = sum * terms + unit * sqrt(terms) * fmax(t[0], fmax(t[1], t[2]));
+            break;
+        case HLO_OP_BATCH_NORM_TRAINING:
+        case HLO_OP_BATCH_NORM_INFERENCE:
+        case HLO_OP_BATCH_NORM_GRAD: /* epsilon 0.25, and numbers of at most 1 */
+            terms = (double)count_of(op->operands[0].value) / (double)count_of(op->operands[1].value);
+            if (op->id == HLO_OP_BATCH_NORM_GRAD) err = 64 * (sum + unit) * (k ? terms : 1);
+            else err = 64 * (sum + unit);
             break;
         case HLO_OP_DOT_GENERAL:
         case HLO_OP_CONVOLUTION: /* the contracted dims are the right side's all but one, at most */
@@ -144,7 +193,7 @@ int bounds_observe(void *user, const struct hlo_op *op, unsigned device, const s
             if (hlo_op_enum(op, HLO_A_fft_type, HLO_FFT) == HLO_IFFT || hlo_op_enum(op, HLO_A_fft_type, HLO_FFT) == HLO_IRFFT) err = most + 1e-14 * t[0];
             else err = terms * (most + 1e-14 * t[0]);
             break;
-        case HLO_OP_CHOLESKY: err = 64 * (most + in); break; /* of matrices whose eigenvalues are at least 1 */
+        case HLO_OP_CHOLESKY: err = 64 * (most + unit * t[0]); break; /* of matrices whose eigenvalues are at least 1 */
         case HLO_OP_TRIANGULAR_SOLVE: err = 64 * (e[0] * top + e[1] + unit * top) * (1 + (t[1] > 0 ? top / t[1] : 0)); break;
         case HLO_OP_WHILE: err = 8 * (sum + unit * (t[1] + t[2] + top)); break; /* three turns at most, of sums */
         case HLO_OP_CASE:
@@ -153,7 +202,8 @@ int bounds_observe(void *user, const struct hlo_op *op, unsigned device, const s
             break;
         default: break;
         }
-        enter(b, &op->results[k], device, dt <= CPU_U64 ? 0 : err + own(dt, top), top);
+        if (q) enter(b, &op->results[k], device, rounds ? (err + own(dt, top)) / least + 1 : err / least, seen);
+        else enter(b, &op->results[k], device, dt <= CPU_U64 ? 0 : err + own(dt, top), top);
     }
     return NF_OK;
 }
