@@ -4,6 +4,7 @@
  * is not full join it. One mutex (grid->lock, a leaf) guards the grid; a process that waits is counted, so that the last one to stop
  * running sees at once that nobody can go on, and ends the run with an error. */
 #include "pipeline/hlo/eval_internal.h"
+#include "pipeline/hlo/mesh.h"
 
 #include <stdlib.h>
 
@@ -489,43 +490,54 @@ static int my_group(struct ev_ctx *c, enum grouping how, uint32_t **ret, uint32_
     unsigned replicas, partitions;
     grid_size(c, &replicas, &partitions);
     unsigned me = c->f->proc->id, r = c->f->proc->replica, p = c->f->proc->partition, n = replicas * partitions;
-    if (a && a->kind != HLO_ATTR_DENSE)
-        return ev_fail(c, err, NF_EUNSUPPORTED, "replica groups given by mesh axes cannot be evaluated");
+    int64_t rows = 0, cols = 0, *table = NULL;
     uint64_t count = 0;
-    if (a && !hlo_type_count(a->type, &count))
-        count = 0;
+    struct nf_arena *arena = nf_arena_new(0);
+    if (a && a->kind == HLO_ATTR_MESH_AXES) {
+        if (!hlo_mesh_groups(c->f->proc->run->eval->module, &a->mesh_axes, arena, &rows, &cols, &table)) {
+            nf_arena_free(arena);
+            return ev_fail(c, err, NF_EUNSUPPORTED, "the mesh axes of its replica groups cannot be evaluated");
+        }
+        count = (uint64_t)(rows * cols);
+    } else if (a && a->kind == HLO_ATTR_DENSE && hlo_type_count(a->type, &count) && count && a->type->rank == 2) {
+        rows = a->type->dims[0];
+        cols = (int64_t)count / rows;
+    }
     uint32_t *ids = nf_alloc_array(n + 1, sizeof(*ids));
-    int64_t rows = a && a->type->rank == 2 ? a->type->dims[0] : 0, cols = count && rows ? (int64_t)count / rows : 0;
+    int rc = NF_OK;
     if (!count) { /* no groups: all in one */
         rows = 1;
         cols = how == CROSS_REPLICA || how == CROSS_BOTH ? replicas : how == CROSS_PARTITION ? partitions : n;
     }
     bool found = false;
     uint32_t k = 0;
-    for (int64_t row = 0; row < rows && !found; row++) {
+    for (int64_t row = 0; row < rows && !found && !rc; row++) {
         k = 0;
         unsigned repeat = how == CROSS_BOTH ? partitions : 1;
-        for (unsigned q = 0; q < repeat; q++)
-            for (int64_t col = 0; col < cols; col++) {
-                int64_t v = count ? hlo_attr_dense_int_at(a, (size_t)(row * cols + col)) : col;
+        for (unsigned q = 0; q < repeat && !rc; q++)
+            for (int64_t col = 0; col < cols && !rc; col++) {
+                int64_t v = table ? table[row * cols + col] : count ? hlo_attr_dense_int_at(a, (size_t)(row * cols + col)) : col;
                 if (v < 0)
                     continue; /* padding of ragged groups */
                 int64_t limit = how == CROSS_PARTITION ? partitions : how == FLATTENED ? n : replicas;
                 if (v >= limit || k >= n) {
-                    free(ids);
-                    return ev_fail(c, err, NF_EGRAPH, "replica group %lld names %lld, which the grid of %u x %u does not have", (long long)row, (long long)v,
+                    rc = ev_fail(c, err, NF_EGRAPH, "replica group %lld names %lld, which the grid of %u x %u does not have", (long long)row, (long long)v,
                         replicas, partitions);
+                    break;
                 }
                 uint32_t id = how == CROSS_REPLICA ? (uint32_t)v * partitions + p : how == CROSS_PARTITION ? r * partitions + (uint32_t)v
                                                                             : how == CROSS_BOTH ? (uint32_t)v * partitions + q : (uint32_t)v;
-                for (uint32_t z = 0; z < k; z++)
-                    if (ids[z] == id) {
-                        free(ids);
-                        return ev_fail(c, err, NF_EGRAPH, "replica group %lld names a process twice", (long long)row);
-                    }
+                for (uint32_t z = 0; z < k && !rc; z++)
+                    if (ids[z] == id)
+                        rc = ev_fail(c, err, NF_EGRAPH, "replica group %lld names a process twice", (long long)row);
                 ids[k++] = id;
                 found = found || id == me;
             }
+    }
+    nf_arena_free(arena);
+    if (rc) {
+        free(ids);
+        return rc;
     }
     *ret_n = found ? k : 0;
     *ret = ids;
@@ -966,11 +978,11 @@ int hlo_e_outfeed(struct ev_ctx *c, struct nf_error *err) { return hlo_e_token(c
 
 /* ---- sdy.manual_computation: the region once per device of the mesh ---- */
 
-struct mesh {
-    char name[16][64];
-    int64_t size[16], stride[16];
-    unsigned n;
-    int64_t devices;
+/* One sharding: of each dimension, into how many pieces it is cut and which piece a device has. */
+struct cut {
+    int rank;
+    struct hlo_mesh_part parts[RT_ARRAY_RANK_MAX][8];
+    unsigned n_parts[RT_ARRAY_RANK_MAX];
 };
 
 static void skip_to(struct nf_str *s, char ch)
@@ -981,85 +993,30 @@ static void skip_to(struct nf_str *s, char ch)
     }
 }
 
-/* <["x"=2, "y"=4]> as balanced text */
-static bool parse_mesh(struct nf_str s, struct mesh *m)
-{
-    *m = (struct mesh){.devices = 1};
-    const char *end = memchr(s.data, ']', s.len);
-    if (end)
-        s.len = (size_t)(end - s.data);
-    for (skip_to(&s, '"'); s.len; skip_to(&s, '"')) {
-        s.data++, s.len--;
-        struct nf_str name = {s.data, 0};
-        while (name.len < s.len && s.data[name.len] != '"')
-            name.len++;
-        if (m->n == 16 || name.len >= 64 || name.len + 2 > s.len)
-            return false;
-        s.data += name.len + 1;
-        s.len -= name.len + 1;
-        skip_to(&s, '=');
-        if (s.len < 2)
-            return false;
-        s.data++, s.len--;
-        int64_t v = 0;
-        while (s.len && (s.data[0] == ' ' || (s.data[0] >= '0' && s.data[0] <= '9'))) {
-            if (s.data[0] != ' ')
-                v = v * 10 + (s.data[0] - '0');
-            if (v > 1024)
-                return false;
-            s.data++, s.len--;
-        }
-        if (v < 1 || m->devices * v > 1024)
-            return false;
-        memcpy(m->name[m->n], name.data, name.len);
-        m->size[m->n++] = v;
-        m->devices *= v;
-    }
-    int64_t stride = 1;
-    for (unsigned i = m->n; i-- > 0; stride *= m->size[i])
-        m->stride[i] = stride;
-    return true;
-}
-
-/* One sharding: of each dimension, into how many pieces it is cut and which piece a device has. */
-struct cut {
-    int rank;
-    unsigned axes[RT_ARRAY_RANK_MAX][8], n_axes[RT_ARRAY_RANK_MAX];
-};
-
-/* The next <@mesh, [{"x", "y"}, {}, {?}] ...> of the list; false at anything else. */
-static bool parse_cut(struct nf_str *s, const struct mesh *m, struct cut *c)
+/* The next <@mesh, [{"x", "y"}, {"z":(1)2}, {?}] ...> of the list; false at anything else. */
+static bool parse_cut(struct nf_str *s, const struct hlo_mesh *m, struct cut *c)
 {
     *c = (struct cut){0};
     skip_to(s, '<');
-    if (!s->len)
-        return false;
     skip_to(s, '[');
     if (!s->len)
         return false;
     s->data++, s->len--;
     while (s->len && s->data[0] != ']') {
-        char ch = s->data[0];
-        if (ch == '{') {
+        if (s->data[0] == '{') {
+            bool bad;
             if (c->rank == RT_ARRAY_RANK_MAX)
                 return false;
-            c->rank++;
-        } else if (ch == '"') {
-            struct nf_str name = {s->data + 1, 0};
-            while (name.len + 1 < s->len && name.data[name.len] != '"')
-                name.len++;
-            unsigned a = 0;
-            while (a < m->n && !(strlen(m->name[a]) == name.len && memcmp(m->name[a], name.data, name.len) == 0))
-                a++;
-            if (a == m->n || !c->rank || c->n_axes[c->rank - 1] == 8)
+            unsigned *n = &c->n_parts[c->rank++];
+            for (struct hlo_mesh_part part; hlo_mesh_next_part(m, s, '}', &part, &bad); c->parts[c->rank - 1][(*n)++] = part)
+                if (*n == NF_ARRAY_LEN(c->parts[0]))
+                    return false;
+            if (bad)
                 return false;
-            c->axes[c->rank - 1][c->n_axes[c->rank - 1]++] = a;
-            s->data += name.len + 1;
-            s->len -= name.len + 1;
-        } else if (ch == ':' || ch == '(') {
-            return false; /* a part of an axis */
+            skip_to(s, '}');
         }
-        s->data++, s->len--;
+        if (s->len)
+            s->data++, s->len--;
     }
     if (!s->len)
         return false;
@@ -1067,24 +1024,22 @@ static bool parse_cut(struct nf_str *s, const struct mesh *m, struct cut *c)
     return true;
 }
 
-/* Start of the device's piece of an array whose pieces have these dimensions. */
-static void piece_start(const struct mesh *m, const struct cut *c, int64_t device, const int64_t *piece, int64_t *start)
+/* Start of the piece at the position of an array whose pieces have these dimensions. */
+static void piece_start(const struct cut *c, int64_t pos, const int64_t *piece, int64_t *start)
 {
     for (int d = 0; d < c->rank; d++) {
         int64_t at = 0;
-        for (unsigned k = 0; k < c->n_axes[d]; k++) {
-            unsigned a = c->axes[d][k];
-            at = at * m->size[a] + device / m->stride[a] % m->size[a];
-        }
+        for (unsigned k = 0; k < c->n_parts[d]; k++)
+            at = at * c->parts[d][k].size + pos / c->parts[d][k].stride % c->parts[d][k].size;
         start[d] = at * piece[d];
     }
 }
 
-static int64_t pieces(const struct mesh *m, const struct cut *c, int d)
+static int64_t pieces(const struct cut *c, int d)
 {
     int64_t n = 1;
-    for (unsigned k = 0; k < c->n_axes[d]; k++)
-        n *= m->size[c->axes[d][k]];
+    for (unsigned k = 0; k < c->n_parts[d]; k++)
+        n *= c->parts[d][k].size;
     return n;
 }
 
@@ -1097,11 +1052,14 @@ static bool attr_text(const struct hlo_attr *a, struct nf_buf *out)
     return out->len && !out->failed;
 }
 
+static size_t device(const struct hlo_mesh *m, unsigned pos) { return m->n ? (size_t)m->device_at[pos] : 0; }
+
 int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
 {
     const struct ev_block *b = c->inst->regions[0];
-    struct nf_buf in = NF_BUF_INIT, out = NF_BUF_INIT, mt = NF_BUF_INIT;
-    struct mesh m = {.devices = 1};
+    struct nf_buf in = NF_BUF_INIT, out = NF_BUF_INIT;
+    struct nf_arena *arena = nf_arena_new(0);
+    struct hlo_mesh m = {.devices = 1};
     int rc = NF_OK;
     struct cut *cuts = nf_alloc_array(c->n_in + c->n_out + 1, sizeof(*cuts));
     if (c->f->proc->grid && c->f->proc->grid->partitions > 1)
@@ -1120,11 +1078,8 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
             while (name.data + name.len < s.data + s.len && !strchr(quoted ? "\"" : ", >]", name.data[name.len]))
                 name.len++;
         }
-        const struct hlo_op *mesh = NULL;
-        HLO_FOR_OPS(op, hlo_module_block(c->f->proc->run->eval->module))
-            if (op->id == HLO_OP_SDY_MESH && nf_str_eq(hlo_op_string(op, HLO_A_sym_name), name))
-                mesh = op;
-        ok = mesh && attr_text(hlo_op_attr(mesh, HLO_A_mesh), &mt) && parse_mesh(nf_buf_str(&mt), &m);
+        struct hlo_attr symbol = {.kind = HLO_ATTR_SYMBOL, .str = name};
+        ok = hlo_mesh_of(c->f->proc->run->eval->module, &symbol, arena, &m) && m.devices <= 1024 && (m.n || m.devices == 1);
     }
     struct nf_str si = nf_buf_str(&in), so = nf_buf_str(&out);
     for (uint32_t i = 0; i < c->n_in && ok; i++)
@@ -1140,15 +1095,17 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
         for (uint32_t i = 0; i < c->n_in && !rc; i++) {
             int64_t dims[RT_ARRAY_RANK_MAX], start[RT_ARRAY_RANK_MAX] = {0};
             for (int k = 0; k < cuts[i].rank && !rc; k++) {
-                int64_t p = pieces(&m, &cuts[i], k);
+                int64_t p = pieces(&cuts[i], k);
                 dims[k] = c->in[i]->a.dims[k] / p;
                 if (dims[k] * p != c->in[i]->a.dims[k])
                     rc = ev_fail(c, err, NF_EUNSUPPORTED, "dimension %d of operand %u does not divide by %lld", k, i, (long long)p);
             }
-            rc = rc ? rc : ev_array_new(c->f->proc->run, c->in[i]->a.dtype, c->in[i]->a.rank, dims, &args[d * c->n_in + i], err);
+            struct ev_value *arg = NULL; /* process i of the grid is device i, wherever that stands in the mesh */
+            rc = rc ? rc : ev_array_new(c->f->proc->run, c->in[i]->a.dtype, c->in[i]->a.rank, dims, &arg, err);
             if (!rc) {
-                piece_start(&m, &cuts[i], d, dims, start);
-                ev_slice(&c->in[i]->a, start, NULL, &args[d * c->n_in + i]->a);
+                args[device(&m, d) * c->n_in + i] = arg;
+                piece_start(&cuts[i], d, dims, start);
+                ev_slice(&c->in[i]->a, start, NULL, &arg->a);
             }
         }
     if (rc) {
@@ -1171,11 +1128,11 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
                 break;
             }
             for (int q = 0; q < p->rank; q++)
-                dims[q] = p->dims[q] * pieces(&m, k, q);
+                dims[q] = p->dims[q] * pieces(k, q);
             rc = ev_out_shaped(c, i, p->rank, dims, err);
             for (unsigned d = n; d-- > 0 && !rc;) { /* device 0 last: its copy of what is replicated is the result */
-                piece_start(&m, k, d, p->dims, start);
-                ev_update(&c->out[i]->a, start, &rets[d * c->n_out + i]->a);
+                piece_start(k, d, p->dims, start);
+                ev_update(&c->out[i]->a, start, &rets[device(&m, d) * c->n_out + i]->a);
             }
         }
         drop_results(w, n);
@@ -1186,6 +1143,6 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
     free(cuts);
     nf_buf_done(&in);
     nf_buf_done(&out);
-    nf_buf_done(&mt);
+    nf_arena_free(arena);
     return rc;
 }

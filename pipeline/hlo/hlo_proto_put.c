@@ -1,5 +1,6 @@
 /* Attributes of operations as fields of HloInstructionProto: the inverse of hlo_proto_attrs.c. */
 #include "pipeline/hlo/hlo_proto_internal.h"
+#include "pipeline/hlo/mesh.h"
 
 static void put_list(struct nf_buf *o, uint32_t num, struct hlo_ints v) { pb_put_ints(o, num, v.n, v.v); }
 
@@ -85,14 +86,22 @@ static void put_columns(struct nf_buf *o, uint32_t num, struct hlo_ints a, struc
     }
 }
 
-static void put_groups(const struct hlo_op *op, struct nf_buf *o)
+/* One message a group; groups by mesh axes are written out, which every reader knows. */
+static bool put_groups(struct hlo_module *m, const struct hlo_op *op, struct nf_buf *o)
 {
     const struct hlo_attr *g = hlo_op_attr(op, HLO_A_replica_groups);
-    int64_t rows = g->type->dims[0], cols = g->type->dims[1];
+    int64_t rows, cols, *table = NULL;
+    if (g->kind == HLO_ATTR_MESH_AXES) {
+        if (!hlo_mesh_groups(m, &g->mesh_axes, m->arena, &rows, &cols, &table))
+            return false;
+    } else {
+        rows = g->type->dims[0];
+        cols = g->type->dims[1];
+    }
     for (int64_t r = 0; r < rows; r++) {
         struct nf_buf b = NF_BUF_INIT, ids = NF_BUF_INIT;
         for (int64_t c = 0; c < cols; c++) {
-            int64_t v = hlo_attr_dense_int_at(g, (size_t)(r * cols + c));
+            int64_t v = table ? table[r * cols + c] : hlo_attr_dense_int_at(g, (size_t)(r * cols + c));
             if (v >= 0)
                 nf_buf_add_varint(&ids, (uint64_t)v);
         }
@@ -100,6 +109,7 @@ static void put_groups(const struct hlo_op *op, struct nf_buf *o)
         nf_buf_done(&ids);
         put_message(o, INST_GROUPS, &b);
     }
+    return true;
 }
 
 static void put_channel(const struct hlo_op *op, struct nf_buf *o)
@@ -332,13 +342,19 @@ int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_b
         pb_put_uint(o, INST_LARGEST, 1);
         break;
     case HLO_OP_CUSTOM_CALL: return put_custom_call(m, op, o, err);
-    case HLO_OP_ALL_GATHER: put_dim(op, HLO_A_all_gather_dim, o); put_groups(op, o); put_channel(op, o); break;
-    case HLO_OP_REDUCE_SCATTER: put_dim(op, HLO_A_scatter_dimension, o); put_groups(op, o); put_channel(op, o); break;
+    case HLO_OP_ALL_GATHER:
+    case HLO_OP_REDUCE_SCATTER:
     case HLO_OP_ALL_REDUCE:
-    case HLO_OP_COLLECTIVE_BROADCAST: put_groups(op, o); put_channel(op, o); break;
+    case HLO_OP_COLLECTIVE_BROADCAST:
     case HLO_OP_ALL_TO_ALL: /* joining another dimension is hlo_proto_write.c's */
-        put_dim(op, HLO_A_split_dimension, o);
-        put_groups(op, o);
+        if (op->id == HLO_OP_ALL_GATHER)
+            put_dim(op, HLO_A_all_gather_dim, o);
+        else if (op->id == HLO_OP_REDUCE_SCATTER)
+            put_dim(op, HLO_A_scatter_dimension, o);
+        else if (op->id == HLO_OP_ALL_TO_ALL)
+            put_dim(op, HLO_A_split_dimension, o);
+        if (!put_groups(m, op, o))
+            return unsupported(m, op, "the mesh of its replica groups", err);
         put_channel(op, o);
         break;
     case HLO_OP_COLLECTIVE_PERMUTE:

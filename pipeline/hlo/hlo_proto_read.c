@@ -479,6 +479,8 @@ static int import_bodies(struct hp *p, const struct hp_inst *i, struct hlo_op *o
         return 0;
     case HLO_OP_ALL_REDUCE:
     case HLO_OP_REDUCE_SCATTER:
+        if (n < 1)
+            return hp_fail(p, i, NF_EGRAPH, "%u operands", n);
         return (e = called(p, i, 0, &c)) ? e : import_region(p, i, c, op->regions[0], 2, scalar_args(p, 1, v, false));
     case HLO_OP_MAP: {
         const struct hlo_type **types = scalar_args(p, n, v, false);

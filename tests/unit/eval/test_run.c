@@ -206,6 +206,45 @@ START_TEST(processes_that_cannot_meet_are_told)
 }
 END_TEST
 
+/* Axes of a mesh name the groups: whole axes, in any order, parts of one, and a mesh whose devices stand elsewhere. */
+START_TEST(groups_by_mesh_axes)
+{
+#define GATHER(n, mesh, in, axes, n_out, out)                                                                                                        \
+    "  %" #n " = sdy.manual_computation(%x) in_shardings=[<@" mesh ", [{" in "}]>] out_shardings=[<@" mesh ", [{" out "}]>] manual_axes={} (%p: tensor<1xi64>) {\n" \
+    "   %g = \"stablehlo.all_gather\"(%p) <{all_gather_dim = 0 : i64, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids, "   \
+    "replica_groups = #stablehlo.replica_group_mesh_axes<mesh = @" mesh ", axes = [" axes "]>}> : (tensor<1xi64>) -> tensor<" #n_out "xi64>\n"                  \
+    "   sdy.return %g : tensor<" #n_out "xi64>\n  } : (tensor<4xi64>) -> tensor<4xi64>\n"
+#define AXIS(name) "#stablehlo.axis_ref<name = \"" name "\">"
+    static const char text[] =
+        "module @m {\n"
+        " sdy.mesh @grid = <[\"a\"=2, \"b\"=2]>\n sdy.mesh @line = <[\"d\"=4]>\n sdy.mesh @back = <[\"d\"=4], device_ids=[3, 2, 1, 0]>\n"
+        " func.func @main() {\n"
+        "  %x = stablehlo.constant dense<[0, 1, 2, 3]> : tensor<4xi64>\n"
+        GATHER(0, "grid", "\"a\", \"b\"", AXIS("b"), 2, "\"a\"")
+        "  check.expect_eq_const %0, dense<[0, 1, 2, 3]> : tensor<4xi64>\n"
+        GATHER(1, "grid", "\"a\", \"b\"", AXIS("a"), 2, "\"b\"")
+        "  check.expect_eq_const %1, dense<[0, 2, 1, 3]> : tensor<4xi64>\n"
+        GATHER(2, "grid", "\"a\", \"b\"", AXIS("b") ", " AXIS("a"), 4, "")
+        "  check.expect_eq_const %2, dense<[0, 2, 1, 3]> : tensor<4xi64>\n"
+        GATHER(3, "line", "\"d\"", "#stablehlo.axis_ref<name = \"d\", sub_axis_info = (1)2>", 2, "\"d\":(2)2")
+        "  check.expect_eq_const %3, dense<[0, 2, 1, 3]> : tensor<4xi64>\n"
+        GATHER(4, "back", "\"d\"", AXIS("d"), 4, "")
+        "  check.expect_eq_const %4, dense<[0, 1, 2, 3]> : tensor<4xi64>\n"
+        "  %5 = sdy.manual_computation(%x) in_shardings=[<@back, [{\"d\"}]>] out_shardings=[<@back, [{\"d\"}]>] manual_axes={\"d\"} (%p: tensor<1xi64>) {\n"
+        "   %i = stablehlo.partition_id : tensor<ui32>\n   %r = stablehlo.reshape %i : (tensor<ui32>) -> tensor<1xui32>\n   %c = stablehlo.convert %r : (tensor<1xui32>) -> tensor<1xi64>\n"
+        "   sdy.return %c : tensor<1xi64>\n  } : (tensor<4xi64>) -> tensor<4xi64>\n"
+        "  check.expect_eq_const %5, dense<[3, 2, 1, 0]> : tensor<4xi64>\n"
+        "  return\n }\n}\n";
+    ck_assert_msg(run(text, NULL) == 0, "%s: %s %s", error.location, error.message, seen.message);
+    ck_assert_uint_eq(seen.checks, 6);
+    char wrong[sizeof(text)];
+    nf_format(wrong, sizeof(wrong), "%s", text);
+    memcpy(strstr(wrong, "(1)2>"), "(3)2>", 5); /* 4 has no part of 2 behind 3 */
+    ck_assert_int_eq(run(wrong, NULL), NF_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(error.message, "mesh axes"));
+}
+END_TEST
+
 START_TEST(observers_see_results_and_can_stop)
 {
     struct hlo_eval_hooks hooks = {.user = &seen, .observe = on_observe};
@@ -252,6 +291,7 @@ int main(void)
     tcase_add_test(t, a_value_that_is_still_needed_is_not_changed);
     tcase_add_test(t, regions_may_hold_loops_and_captures);
     tcase_add_test(t, processes_that_cannot_meet_are_told);
+    tcase_add_test(t, groups_by_mesh_axes);
     tcase_add_test(t, observers_see_results_and_can_stop);
     tcase_add_test(t, shapes_of_run_time_are_followed);
     suite_add_tcase(s, t);

@@ -82,8 +82,8 @@ START_TEST(hlo_protobuf_says_it_as_xla_does)
         "stablehlo.custom_call @Sharding(%arg0) {mhlo.frontend_attributes = {xla.sdy.sharding = \"#sdy.sharding_per_value<[<@mesh, [{\\22a\\22}, {\\22b\\22}]>]>\"}} : ",
         "stablehlo.add %0, %arg1 {mhlo.frontend_attributes = {xla.sdy.sharding = \"#sdy.sharding_per_value<[<@mesh, [{\\22a\\22, ?}, {}]>]>\"}}",
         "in_shardings=[<@mesh, [{}, {}]>] out_shardings=[<@mesh, [{}, {}]>, <@mesh, [{\"a\"}, {}]>] manual_axes={\"a\"}", "concat_dimension = 1 : i64",
-        "stablehlo.reshape %0 : (tensor<4x8xf32>) -> tensor<4x2x4xf32>", "stablehlo.transpose %1, dims = [1, 0, 2] : (tensor<4x2x4xf32>) -> tensor<2x4x4xf32>",
-        "stablehlo.reshape %2 : (tensor<2x4x4xf32>) -> tensor<8x4xf32>", "stablehlo.custom_call @xla.sdy.FuncResultSharding(%2#0) {has_side_effect = true, ", NULL};
+        "stablehlo.reshape %1 : (tensor<4x8xf32>) -> tensor<4x2x4xf32>", "stablehlo.transpose %2, dims = [1, 0, 2] : (tensor<4x2x4xf32>) -> tensor<2x4x4xf32>",
+        "stablehlo.reshape %3 : (tensor<2x4x4xf32>) -> tensor<8x4xf32>", "stablehlo.custom_call @xla.sdy.FuncResultSharding(%2#0) {has_side_effect = true, ", NULL};
     static const char *const calls[] = {
         "stablehlo.composite \"my.op\" %arg0 {composite_attributes = {k = 3 : i64, s = \"x\"}, decomposition = @computation_", ", version = 2 : i32}", "backend_config = {uplo = 76 : ui8}",
         "mhlo.frontend_attributes = {z = \"1\"}", "distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<2xi64>) -> tensor<2x3xf32>", NULL};
@@ -100,6 +100,25 @@ START_TEST(hlo_protobuf_says_it_as_xla_does)
         ck_assert_msg(strstr(text.data, *want) != NULL, "no %s in\n%s", *want, text.data);
     nf_buf_done(&text);
     nf_buf_done(&out);
+}
+END_TEST
+
+START_TEST(groups_by_mesh_axes_are_written_out)
+{
+    struct nf_str text = nf_str_c(programs[NF_ARRAY_LEN(programs) - 2]);
+    static const char list[] = "dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>", axes[] = "#stablehlo.replica_group_mesh_axes<mesh = @mesh, axes = [#stablehlo.axis_ref<name = \"a\">]>";
+    struct nf_buf b = NF_BUF_INIT, want = NF_BUF_INIT, got = NF_BUF_INIT;
+    struct nf_error err = {0};
+    const char *at = strstr(text.data, list);
+    ck_assert_ptr_nonnull(at);
+    nf_buf_addf(&b, "%.*s%s%s", (int)(at - text.data), text.data, axes, at + strlen(list));
+    nf_buf_add_char(&b, 0);
+    ck_assert_msg(!hlo_proto_write(parsed(text.data), &want, &err), "%s", err.message);
+    ck_assert_msg(!hlo_proto_write(parsed(b.data), &got, &err), "%s", err.message);
+    ck_assert(nf_str_eq(nf_buf_str(&want), nf_buf_str(&got)));
+    nf_buf_done(&b);
+    nf_buf_done(&want);
+    nf_buf_done(&got);
 }
 END_TEST
 
@@ -245,6 +264,7 @@ int main(void)
     tcase_add_loop_test(t, bytecode_of_any_version_reads_to_the_same_program, 0, n);
     tcase_add_loop_test(t, hlo_protobuf_reads_back_to_what_was_written, 0, n);
     tcase_add_loop_test(t, hlo_protobuf_says_it_as_xla_does, 0, 2);
+    tcase_add_test(t, groups_by_mesh_axes_are_written_out);
     tcase_add_loop_test(t, shardings_become_messages, 0, 10);
     tcase_add_loop_test(t, damaged_bytecode_is_refused, 0, n);
     tcase_add_loop_test(t, damaged_hlo_protobuf_is_refused, 0, n);

@@ -1,0 +1,40 @@
+/* mesh.h: device meshes, as sdy.mesh and #stablehlo.mesh spell them, and the groups of devices that their axes name.
+ *
+ * A mesh is a list of axes; a device's position is its coordinates in row-major order, and device_ids says which device stands there
+ * (device i at position i without them). An axis, or a part of one, is a digit of the position. */
+#ifndef NEFFD_PIPELINE_HLO_MESH_H
+#define NEFFD_PIPELINE_HLO_MESH_H
+
+#include "pipeline/hlo/ir.h"
+
+#define HLO_MESH_AXES_MAX 16
+#define HLO_MESH_DEVICES_MAX 65536
+
+struct hlo_mesh {
+    unsigned n;
+    struct nf_str name[HLO_MESH_AXES_MAX];  /* views of the attribute's text */
+    int64_t size[HLO_MESH_AXES_MAX], stride[HLO_MESH_AXES_MAX];
+    int64_t devices;
+    int64_t *device_at;                     /* by position; a permutation of 0 .. devices - 1, or (maximal mesh) one device */
+};
+
+/* A digit: position / stride % size. */
+struct hlo_mesh_part {
+    int64_t size, stride;
+};
+
+/* `mesh`: a symbol of the module's, or the attribute itself. False: there is none, or it is spelled otherwise or larger than the limits. */
+bool hlo_mesh_of(const struct hlo_module *m, const struct hlo_attr *mesh, struct nf_arena *arena, struct hlo_mesh *ret);
+
+/* The axis of that name, or its part (pre)size: the axis taken as digits pre, size, rest. size 0: the whole. False: no such part. */
+bool hlo_mesh_part(const struct hlo_mesh *mesh, struct nf_str name, int64_t pre, int64_t size, struct hlo_mesh_part *ret);
+
+/* Takes the next axis reference from the text: "x", "x":(1)2 or #stablehlo.axis_ref<name = "x", sub_axis_info = (1)2>, up to behind it.
+ * False: there is no quote before `end`, or the mesh has no such part (*ret_bad). */
+bool hlo_mesh_next_part(const struct hlo_mesh *mesh, struct nf_str *text, char end, struct hlo_mesh_part *ret, bool *ret_bad);
+
+/* Replica groups given by mesh axes, as a matrix of device ids, one group a row: groups in order of the axes that are not named,
+ * members in order of those that are. */
+bool hlo_mesh_groups(const struct hlo_module *m, const struct hlo_mesh_axes *axes, struct nf_arena *arena, int64_t *ret_rows, int64_t *ret_cols, int64_t **ret_ids);
+
+#endif
