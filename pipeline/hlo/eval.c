@@ -129,13 +129,29 @@ static bool moves_only(const struct hlo_op *op)
             continue;
         if (!q)
             q = t->quant;
-        if (t->quant->storage != q->storage || t->quant->expressed != q->expressed || t->quant->count != q->count)
+        if (!ev_same_quant(t->quant, q))
             return false;
-        for (size_t k = 0; k < q->count; k++)
-            if (t->quant->scales[k] != q->scales[k] || t->quant->zero_points[k] != q->zero_points[k])
-                return false;
     }
     return true;
+}
+
+/* Operations whose region combines elements of one operand after the other: on their storage, where the region has quantised types of
+ * its own for them, none per axis. */
+static bool combines(const struct hlo_op *op, bool *ret_promote)
+{
+    bool any = false;
+    *ret_promote = false;
+    for (uint32_t i = 0; i < op->num_operands; i++) {
+        const struct hlo_type *t = op->operands[i].value->type, *body = ev_body_type(op, i);
+        if (!body)
+            continue;
+        any = true;
+        if (body->elem != t->elem || (hlo_type_is_quant(t) && hlo_type_is_quant(body) && !ev_same_quant(t->quant, body->quant)))
+            *ret_promote = true;
+        if (hlo_type_is_quant(t) != hlo_type_is_quant(body) || (hlo_type_is_quant(t) && (t->quant->per_axis || body->quant->per_axis)))
+            return false;
+    }
+    return any;
 }
 
 /* Operations that hand values on, or know about quantised types themselves. */
@@ -212,7 +228,7 @@ static struct ev_block *plan_block(struct builder *b, const struct hlo_block *bl
                 return NULL;
             inst->progs[r] = ev_prog_compile(b->e, inst->regions[r]);
         }
-        if (has_quantised(inst->op) && !passes_through(inst->op) && !moves_only(inst->op))
+        if (!combines(inst->op, &inst->promote) && has_quantised(inst->op) && !passes_through(inst->op) && !moves_only(inst->op))
             inst->dequantise = true;
         if (inst->op->id == HLO_OP_CONSTANT) {
             const struct hlo_attr *v = hlo_op_attr(inst->op, HLO_A_value);
@@ -382,7 +398,7 @@ static int run_inst(struct ev_frame *f, const struct ev_inst *inst, struct nf_er
         c.in[i] = f->slots[inst->in[i]];
     for (uint32_t i = 0; i < inst->n_out; i++)
         c.out[i] = NULL;
-    int rc = inst->dequantise ? ev_dequantised(&c, inst->fn, err) : inst->fn(&c, err);
+    int rc = inst->dequantise ? ev_dequantised(&c, inst->fn, err) : inst->promote ? ev_promoted(&c, inst->fn, err) : inst->fn(&c, err);
     for (uint32_t i = 0; i < inst->n_out && !rc; i++)
         if (!c.out[i] || !fits(c.out[i], inst->op->results[i].type))
             rc = ev_fail(&c, err, NF_EGRAPH, "result %u is not of its type at run time", i);

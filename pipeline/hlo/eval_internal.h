@@ -46,6 +46,7 @@ struct ev_inst {
     struct ev_value *constant;  /* constants that are kept */
     struct ev_prog **progs;     /* one a region, where the region is a scalar program; else NULL */
     bool dequantise;            /* run on the expressed values of quantised operands */
+    bool promote;               /* operands become the types that the region combines first */
 };
 
 struct ev_block {
@@ -147,6 +148,11 @@ int ev_dequantise(struct ev_run *run, const struct ev_value *v, const struct hlo
 /* From any float type to the storage. */
 int ev_quantise(struct ev_run *run, const struct ev_value *v, const struct hlo_quant *q, struct ev_value **ret, struct nf_error *err);
 int ev_dequantised(struct ev_ctx *c, ev_fn fn, struct nf_error *err);
+/* Operations whose region combines elements (reduce, sort, scatter, ...): the type that it takes for elements of operand i; NULL: none. */
+const struct hlo_type *ev_body_type(const struct hlo_op *op, uint32_t i);
+bool ev_same_quant(const struct hlo_quant *a, const struct hlo_quant *b);
+/* fn on operands that are converted to those types; quantised elements are combined as such, in their storage. */
+int ev_promoted(struct ev_ctx *c, ev_fn fn, struct nf_error *err);
 void ev_probes_free(struct ev_run *run); /* eval_check.c */
 struct ev_func *ev_func_find(struct hlo_eval *e, struct nf_str name);
 int ev_check_result(struct ev_ctx *c, bool passed, const char *message, struct nf_error *err);

@@ -1,7 +1,8 @@
 /* Quantised values: (stored - zero point) * scale, per tensor or per slice of one axis.
  *
  * Quantising follows the specification: divide by the scale and add the zero point in the expressed type, clamp to the storage's
- * range, round to nearest even. Operations without a meaning of their own on storage run on the expressed values. */
+ * range, round to nearest even. Operations without a meaning of their own on storage run on the expressed values; those that combine
+ * elements by a region (sums, sorts, scatters) hand the storage to it, and each operation in it rounds as it does elsewhere. */
 #include "pipeline/hlo/eval_internal.h"
 
 #include <math.h>
@@ -113,6 +114,66 @@ int ev_dequantised(struct ev_ctx *c, ev_fn fn, struct nf_error *err)
         rc = ev_quantise(run, v, t->quant, &c->out[i], err);
         ev_unref(v);
     }
+    for (uint32_t i = 0; i < c->n_in; i++)
+        ev_unref(in[i]);
+    free(in);
+    return rc;
+}
+
+bool ev_same_quant(const struct hlo_quant *a, const struct hlo_quant *b)
+{
+    if (a->storage != b->storage || a->expressed != b->expressed || a->count != b->count || a->storage_min != b->storage_min || a->storage_max != b->storage_max)
+        return false;
+    for (size_t k = 0; k < a->count; k++)
+        if (a->scales[k] != b->scales[k] || a->zero_points[k] != b->zero_points[k])
+            return false;
+    return true;
+}
+
+const struct hlo_type *ev_body_type(const struct hlo_op *op, uint32_t i)
+{
+    const struct hlo_block *b = op->num_regions ? op->regions[op->id == HLO_OP_SELECT_AND_SCATTER && i > 0]->first : NULL;
+    uint32_t k = op->num_operands / 2, arg = UINT32_MAX;
+    switch (op->id) {
+    case HLO_OP_REDUCE: case HLO_OP_REDUCE_WINDOW: arg = i < k ? k + i : i - k; break;
+    case HLO_OP_MAP: arg = i; break;
+    case HLO_OP_SORT: arg = 2 * i; break;
+    case HLO_OP_SCATTER: arg = i < k ? i : i == k ? UINT32_MAX : i - 1; break;
+    case HLO_OP_SELECT_AND_SCATTER: arg = 0; break;
+    case HLO_OP_COLLECTIVE_REDUCE:
+        arg = hlo_op_bool(op, HLO_A_has_dynamic_root, false) && i + 1 == op->num_operands ? UINT32_MAX : 0;
+        break;
+    case HLO_OP_ALL_REDUCE: case HLO_OP_REDUCE_SCATTER: arg = 0; break;
+    default: break;
+    }
+    const struct hlo_type *t = b && arg < b->num_args ? b->args[arg]->type : NULL;
+    return t && t->kind == HLO_TYPE_TENSOR && op->operands[i].value->type->kind == HLO_TYPE_TENSOR ? t : NULL;
+}
+
+int ev_promoted(struct ev_ctx *c, ev_fn fn, struct nf_error *err)
+{
+    struct ev_run *run = c->f->proc->run;
+    struct ev_value **in = nf_alloc_array(c->n_in + 1, sizeof(*in));
+    struct ev_ctx promoted = *c;
+    int rc = NF_OK;
+    for (uint32_t i = 0; i < c->n_in && !rc; i++) {
+        const struct hlo_type *t = c->op->operands[i].value->type, *to = ev_body_type(c->op, i);
+        if (to && hlo_type_is_quant(to)) {
+            struct ev_value *plain = NULL;
+            rc = ev_dequantise(run, c->in[i], t->quant, elem_dtype(t->quant->expressed), &plain, err);
+            rc = rc ? rc : ev_quantise(run, plain, to->quant, &in[i], err);
+            ev_unref(plain);
+        } else if (to && to->elem != t->elem) {
+            rc = ev_array_new(run, hlo_eval_dtype(to), c->in[i]->a.rank, c->in[i]->a.dims, &in[i], err);
+            if (!rc)
+                ev_convert(ev_count(c->in[i]), in[i]->a.dtype, in[i]->a.data, c->in[i]->a.dtype, c->in[i]->a.data);
+        } else {
+            in[i] = ev_ref(c->in[i]);
+        }
+    }
+    promoted.in = in;
+    promoted.dies = NULL;
+    rc = rc ? rc : fn(&promoted, err);
     for (uint32_t i = 0; i < c->n_in; i++)
         ev_unref(in[i]);
     free(in);

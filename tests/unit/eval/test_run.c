@@ -245,6 +245,63 @@ START_TEST(groups_by_mesh_axes)
 }
 END_TEST
 
+/* Regions combine quantised elements in their storage, each step rounded and kept in range: 40 + 40 is 63, the largest value there is. */
+START_TEST(regions_combine_quantised_elements)
+{
+#define Q "!q"
+#define ALIASES "!q = !quant.uniform<i8:f32, 0.5:1>\n!w = !quant.uniform<i32:f32, 0.5:1>\n"
+#define BODY(op) "{\n  ^bb0(%p: tensor<" Q ">, %q: tensor<" Q ">):\n   %r = stablehlo." op " %p, %q : tensor<" Q ">\n   stablehlo.return %r : tensor<" Q ">\n  }"
+#define COMPARE(how) "{\n  ^bb0(%p: tensor<" Q ">, %q: tensor<" Q ">):\n   %r = stablehlo.compare " how ", %p, %q : (tensor<" Q ">, tensor<" Q ">) -> tensor<i1>\n   stablehlo.return %r : tensor<i1>\n  }"
+#define EXPECT(v, n, values) "  %f" #v " = stablehlo.uniform_dequantize %" #v " : (tensor<" n Q ">) -> tensor<" n "f32>\n  check.expect_eq_const %f" #v ", dense<" values "> : tensor<" n "f32>\n"
+    static const char text[] = ALIASES
+        "func.func @main() {\n"
+        "  %c = stablehlo.constant dense<[40.0, 40.0, -10.0, 2.5]> : tensor<4xf32>\n  %z = stablehlo.constant dense<0.0> : tensor<f32>\n"
+        "  %x = stablehlo.uniform_quantize %c : (tensor<4xf32>) -> tensor<4x" Q ">\n  %i = stablehlo.uniform_quantize %z : (tensor<f32>) -> tensor<" Q ">\n"
+        "  %0 = \"stablehlo.reduce\"(%x, %i) <{dimensions = array<i64: 0>}> (" BODY("add") ") : (tensor<4x" Q ">, tensor<" Q ">) -> tensor<" Q ">\n"
+        EXPECT(0, "", "55.5")
+        "  %1 = \"stablehlo.reduce_window\"(%x, %i) <{window_dimensions = array<i64: 2>}> (" BODY("maximum") ") : (tensor<4x" Q ">, tensor<" Q ">) -> tensor<3x" Q ">\n"
+        EXPECT(1, "3x", "[40.0, 40.0, 2.5]")
+        "  %2 = \"stablehlo.map\"(%x, %x) <{dimensions = array<i64: 0>}> (" BODY("add") ") : (tensor<4x" Q ">, tensor<4x" Q ">) -> tensor<4x" Q ">\n"
+        EXPECT(2, "4x", "[63.0, 63.0, -20.0, 5.0]")
+        "  %3 = \"stablehlo.sort\"(%x) <{dimension = 0 : i64}> (" COMPARE("LT") ") : (tensor<4x" Q ">) -> tensor<4x" Q ">\n"
+        EXPECT(3, "4x", "[-10.0, 2.5, 40.0, 40.0]")
+        "  %n = stablehlo.constant dense<[[1], [1], [3]]> : tensor<3x1xi64>\n  %u = stablehlo.slice %x [1:4] : (tensor<4x" Q ">) -> tensor<3x" Q ">\n"
+        "  %4 = \"stablehlo.scatter\"(%x, %n, %u) <{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> (" BODY("add")
+        ") : (tensor<4x" Q ">, tensor<3x1xi64>, tensor<3x" Q ">) -> tensor<4x" Q ">\n"
+        EXPECT(4, "4x", "[40.0, 53.0, -10.0, 5.0]")
+        "  %t = stablehlo.slice %x [2:4] : (tensor<4x" Q ">) -> tensor<2x" Q ">\n"
+        "  %5 = \"stablehlo.select_and_scatter\"(%x, %t, %i) <{window_dimensions = array<i64: 2>, window_strides = array<i64: 2>}> (" COMPARE("GE") ", " BODY("add")
+        ") : (tensor<4x" Q ">, tensor<2x" Q ">, tensor<" Q ">) -> tensor<4x" Q ">\n"
+        EXPECT(5, "4x", "[-10.0, 0.0, 0.0, 2.5]")
+        "  %6 = \"stablehlo.all_reduce\"(%x) <{replica_groups = dense<0> : tensor<1x1xi64>}> (" BODY("add") ") : (tensor<4x" Q ">) -> tensor<4x" Q ">\n"
+        EXPECT(6, "4x", "[40.0, 40.0, -10.0, 2.5]")
+        "  return\n}\n";
+    ck_assert_msg(run(text, NULL) == 0, "%s: %s %s", error.location, error.message, seen.message);
+    ck_assert_uint_eq(seen.checks, 7);
+}
+END_TEST
+
+/* A body may take a wider type than the operand has: quantised or not, elements become that first. */
+START_TEST(operands_are_promoted_to_what_the_region_takes)
+{
+#define WIDE "!w"
+    static const char text[] = ALIASES
+        "func.func @main() {\n"
+        "  %c = stablehlo.constant dense<[40.0, 40.0, -10.0, 2.5]> : tensor<4xf32>\n  %z = stablehlo.constant dense<0.0> : tensor<f32>\n"
+        "  %x = stablehlo.uniform_quantize %c : (tensor<4xf32>) -> tensor<4x" Q ">\n  %i = stablehlo.uniform_quantize %z : (tensor<f32>) -> tensor<" Q ">\n"
+        "  %0 = \"stablehlo.reduce\"(%x, %i) <{dimensions = array<i64: 0>}> ({\n  ^bb0(%p: tensor<" WIDE ">, %q: tensor<" WIDE ">):\n   %r = stablehlo.add %p, %q : tensor<" WIDE ">\n"
+        "   stablehlo.return %r : tensor<" WIDE ">\n  }) : (tensor<4x" Q ">, tensor<" Q ">) -> tensor<" WIDE ">\n"
+        "  %f = stablehlo.uniform_dequantize %0 : (tensor<" WIDE ">) -> tensor<f32>\n  check.expect_eq_const %f, dense<72.5> : tensor<f32>\n"
+        "  %h = stablehlo.constant dense<[100, 100, 3]> : tensor<3xi8>\n  %k = stablehlo.constant dense<0> : tensor<i8>\n"
+        "  %1 = \"stablehlo.reduce\"(%h, %k) <{dimensions = array<i64: 0>}> ({\n  ^bb0(%p: tensor<i32>, %q: tensor<i32>):\n   %r = stablehlo.add %p, %q : tensor<i32>\n"
+        "   stablehlo.return %r : tensor<i32>\n  }) : (tensor<3xi8>, tensor<i8>) -> tensor<i32>\n"
+        "  check.expect_eq_const %1, dense<203> : tensor<i32>\n"
+        "  return\n}\n";
+    ck_assert_msg(run(text, NULL) == 0, "%s: %s %s", error.location, error.message, seen.message);
+    ck_assert_uint_eq(seen.checks, 2);
+}
+END_TEST
+
 START_TEST(observers_see_results_and_can_stop)
 {
     struct hlo_eval_hooks hooks = {.user = &seen, .observe = on_observe};
@@ -292,6 +349,8 @@ int main(void)
     tcase_add_test(t, regions_may_hold_loops_and_captures);
     tcase_add_test(t, processes_that_cannot_meet_are_told);
     tcase_add_test(t, groups_by_mesh_axes);
+    tcase_add_test(t, regions_combine_quantised_elements);
+    tcase_add_test(t, operands_are_promoted_to_what_the_region_takes);
     tcase_add_test(t, observers_see_results_and_can_stop);
     tcase_add_test(t, shapes_of_run_time_are_followed);
     suite_add_tcase(s, t);
