@@ -25,9 +25,8 @@ struct canon {
     struct hlo_block **blocks;          /* all of them, outer before inner */
     size_t num_blocks, cap_blocks;
     struct hlo_merge *merge;            /* step 4, where bodies may be equal; NULL before */
-    struct hlo_op **roots;              /* stacks of step 4 */
-    struct visit *stack;
-    size_t cap_roots, cap_stack;
+    struct visit *stack;                /* of step 4 */
+    size_t cap_stack;
 };
 
 static uint32_t traits_of(const struct hlo_op *op) { return hlo_op_info((enum hlo_op_id)op->id)->traits; }
@@ -175,7 +174,7 @@ static void order_functions(struct canon *c)
                 queue[0] = entry;
             }
     size_t roots = n;
-    for (; done < n; done++)
+    for (; done < n && n < count; done++)
         mark_references(c, queue[done], queue, &n);
     /* what was not reached goes; others of the module's operations stay in front */
     HLO_FOR_OPS(op, top) {
@@ -403,36 +402,35 @@ static struct hlo_op *next_need(struct visit *v, const struct hlo_block *b)
         (c)->stack[(n)++] = __VA_ARGS__;                                                                                   \
     } while (0)
 
-/* Keeps of block b what its effects and its terminator need, in the order in which they need it. Where equal bodies may have become one,
- * operations are compared again as they find their place. state: per value id of the first result (operations without results are
- * roots): 0 new, 1 on the stack, 2 placed. */
+/* Where a value's operation is, as order_block walks its block; by the id of the first result. */
+enum { AHEAD, MET, ON_STACK, PLACED };
+
+/* Keeps of block b what its effects and its terminator need, in the order in which they need it. From the first body on that may have
+ * become equal to another, operations are compared again as they find their place. */
 static int order_block(struct canon *c, struct hlo_block *b, uint8_t *state)
 {
-    size_t roots = 0, depth = 0;
-    bool bodies = false;
-    HLO_FOR_OPS(op, b) {
-        bool pure = op->num_results && traits_of(op) & HLO_T_PURE;
-        bodies |= pure && op->num_regions;
-        if (!pure)
-            PUSH(c, roots, cap_roots, roots, op);
-    }
     struct hlo_op *first = NULL, *last = NULL; /* the new list */
-    for (size_t r = 0; r < roots; r++) {
-        struct hlo_op *root = c->roots[r];
-        if (root->num_results && state[root->results[0].id] == 2)
+    bool bodies = false;
+    HLO_FOR_OPS(root, b) {
+        if (root->num_results && state[root->results[0].id] == PLACED)
             continue;
+        if (root->num_results && traits_of(root) & HLO_T_PURE) {
+            state[root->results[0].id] = MET;
+            continue;
+        }
+        size_t depth = 0;
         PUSH(c, stack, cap_stack, depth, (struct visit){.op = root, .walk = hlo_walk_of(root)});
         if (root->num_results)
-            state[root->results[0].id] = 1;
+            state[root->results[0].id] = ON_STACK;
         while (depth) {
             struct visit *v = &c->stack[depth - 1];
             struct hlo_op *need = next_need(v, b);
             if (need) {
                 uint8_t *s = &state[need->results[0].id];
-                if (*s == 1)
-                    return nf_fail(c->err, NF_EGRAPH, "operations depend on each other in a circle");
-                if (*s == 0) {
-                    *s = 1;
+                if (*s == AHEAD || *s == ON_STACK)
+                    return nf_fail(c->err, NF_EGRAPH, "an operation needs one that stands behind it");
+                if (*s == MET) {
+                    *s = ON_STACK;
                     PUSH(c, stack, cap_stack, depth, (struct visit){.op = need, .walk = hlo_walk_of(need)});
                 }
                 continue;
@@ -440,7 +438,8 @@ static int order_block(struct canon *c, struct hlo_block *b, uint8_t *state)
             struct hlo_op *op = v->op;
             depth--;
             if (op->num_results)
-                state[op->results[0].id] = 2;
+                state[op->results[0].id] = PLACED;
+            bodies |= op->num_results && op->num_regions && traits_of(op) & HLO_T_PURE;
             if (bodies && hlo__merge_op(c->merge, op))
                 continue;
             /* out of the old list, to the end of the new one */

@@ -596,7 +596,7 @@ static int put_broadcast(struct writer *w, struct comp *c, const struct hlo_op *
 }
 
 /* A barrier takes one value: of several, their tuple. */
-static int put_barrier(struct writer *w, struct comp *c, const struct hlo_op *op)
+static int put_barrier(struct writer *w, struct comp *c, struct hlo_op *op)
 {
     uint32_t n = op->num_operands;
     struct hlo_value **in = nf_alloc_array(n + 1u, sizeof(*in)), **out = nf_alloc_array(n + 1u, sizeof(*out));

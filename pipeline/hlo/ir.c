@@ -88,14 +88,12 @@ struct hlo_op *hlo_op_new(struct hlo_module *m, enum hlo_op_id id, uint32_t num_
                    slots * sizeof(void *) + num_regions * (sizeof(void *) + sizeof(struct hlo_region));
     char *p = nf_arena_alloc(m->arena, bytes);
     struct hlo_op *op = (struct hlo_op *)p;
-    p += sizeof *op;
+    p += sizeof *op + num_results * sizeof(struct hlo_value);
     op->id = (uint16_t)id;
+    op->num_results = num_results;
     op->operands = (struct hlo_operand *)p;
     op->num_operands = num_operands;
     p += num_operands * sizeof(struct hlo_operand);
-    op->results = (struct hlo_value *)p;
-    op->num_results = num_results;
-    p += num_results * sizeof(struct hlo_value);
     op->attrs = (const struct hlo_attr **)p;
     p += slots * sizeof(void *);
     op->regions = (struct hlo_region **)p;
@@ -127,7 +125,9 @@ struct hlo_op *hlo_op_new_unknown(struct hlo_module *m, struct nf_str name, uint
                                   uint32_t num_results, const struct hlo_type *const *result_types, uint16_t num_regions)
 {
     struct hlo_op *op = hlo_op_new(m, HLO_OP_UNKNOWN, num_operands, operands, num_results, result_types, num_regions);
-    op->name = nf_arena_str(m->arena, name);
+    struct nf_str *kept = NF_NEW(m->arena, struct nf_str);
+    *kept = nf_arena_str(m->arena, name);
+    op->name = kept;
     return op;
 }
 
@@ -321,7 +321,8 @@ static struct hlo_op *clone_shallow(struct hlo_module *m, const struct hlo_op *o
         memcpy(c->dict, op->dict, op->num_dict * sizeof *c->dict);
         c->num_dict = op->num_dict;
     }
-    c->name = op->name;
+    if (op->id == HLO_OP_UNKNOWN)
+        c->name = op->name;
     c->loc = op->loc;
     c->pos = op->pos;
     for (uint32_t i = 0; i < op->num_results; i++)
@@ -446,7 +447,7 @@ struct hlo_value *hlo_build_splat(struct hlo_module *m, struct hlo_block *b, str
 
 struct nf_str hlo_op_name(const struct hlo_op *op)
 {
-    return op->id == HLO_OP_UNKNOWN ? op->name : nf_str_c(hlo_op_info((enum hlo_op_id)op->id)->name);
+    return op->id == HLO_OP_UNKNOWN ? *op->name : nf_str_c(hlo_op_info((enum hlo_op_id)op->id)->name);
 }
 
 const struct hlo_attr *hlo_op_attr(const struct hlo_op *op, enum hlo_attr_name name)

@@ -67,13 +67,15 @@ struct hlo_op {
     struct hlo_block *block;            /* NULL while it is in none */
     struct hlo_op *prev, *next;
     struct hlo_operand *operands;
-    struct hlo_value *results;
-    const struct hlo_attr **attrs;      /* one slot for each attribute of the row (hlo_op_info(id)->attrs), NULL where absent */
+    union {
+        const struct hlo_attr **attrs;  /* one slot for each attribute of the row (hlo_op_info(id)->attrs), NULL where absent */
+        const struct nf_str *name;      /* HLO_OP_UNKNOWN, whose row has none: "dialect.op" */
+    };
     struct hlo_named *dict;             /* the other attributes, sorted by name */
     struct hlo_region **regions;        /* they lie one behind the other */
-    struct nf_str name;                 /* of HLO_OP_UNKNOWN: "dialect.op" */
     uint32_t loc;                       /* index into m->locs; 0 unknown */
     uint32_t pos;                       /* byte offset in the input, for messages */
+    struct hlo_value results[];
 };
 
 struct hlo_block {

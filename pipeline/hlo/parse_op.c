@@ -368,10 +368,12 @@ static bool finish(struct hlo_parser *p, struct parse_op *b, struct hlo_block *b
         bound += p->results[b->results + i].count;
     if (names && bound != num_results)
         return hlo__parse_fail_at(p, p->begin + b->pos, NF_EGRAPH, "'%.*s' defines %u results but was provided %u to bind", NF_STR_ARG(b->name), num_results, bound);
-    struct hlo_op *op = hlo_op_new(m, b->id, p->num_values - b->values, p->values + b->values, num_results, p->types + b->types, (uint16_t)b->num_regions);
+    uint32_t num_operands = p->num_values - b->values;
+    struct hlo_value **operands = p->values + b->values;
+    const struct hlo_type **types = p->types + b->types;
+    struct hlo_op *op = b->id == HLO_OP_UNKNOWN ? hlo_op_new_unknown(m, b->name, num_operands, operands, num_results, types, (uint16_t)b->num_regions)
+                                                : hlo_op_new(m, b->id, num_operands, operands, num_results, types, (uint16_t)b->num_regions);
     op->pos = b->pos;
-    if (b->id == HLO_OP_UNKNOWN)
-        op->name = nf_arena_str(p->arena, b->name);
     for (int i = 0; i < b->info->num_attrs; i++)
         op->attrs[i] = b->slots[i];
     uint32_t n = p->num_named - b->named;
