@@ -32,7 +32,7 @@
 #define NAME_TENSOR "tensor."
 #define NAME_TEST "hlo_test_broadcast."
 
-static struct hlo_op_info infos[HLO_OP_MAX] = {
+struct hlo_op_info hlo__op_infos[HLO_OP_MAX] = {
 #define OP(op, dialect_, mnemonic_, operands_, results_, regions_, tier_, traits_, form_, verify_, infer_, eval, attributes)      \
     [HLO_OP_##op] = {                                                                                                      \
         .dialect = HLO_DIALECT_##dialect_,                                                                                 \
@@ -109,7 +109,7 @@ static void signature_bounds(const char *sig, int *ret_min, int *ret_max)
 __attribute__((constructor)) static void fill(void)
 {
     for (int i = 0; i < HLO_OP_MAX; i++) {
-        struct hlo_op_info *info = &infos[i];
+        struct hlo_op_info *info = &hlo__op_infos[i];
         signature_bounds(info->operands, &info->min_operands, &info->max_operands);
         signature_bounds(info->results, &info->min_results, &info->max_results);
         for (int a = 0; a < info->num_attrs; a++)
@@ -124,12 +124,10 @@ __attribute__((constructor)) static void fill(void)
     }
 }
 
-const struct hlo_op_info *hlo_op_info(enum hlo_op_id id) { return &infos[id]; }
-
 enum hlo_op_id hlo_op_find(struct nf_str name)
 {
     for (uint32_t h = name_hash(name.data, name.len) % TABLE_SIZE; by_name[h]; h = (h + 1) % TABLE_SIZE)
-        if (name.len == name_lens[by_name[h]] && memcmp(name.data, infos[by_name[h]].name, name.len) == 0)
+        if (name.len == name_lens[by_name[h]] && memcmp(name.data, hlo__op_infos[by_name[h]].name, name.len) == 0)
             return (enum hlo_op_id)by_name[h];
     return HLO_OP_UNKNOWN;
 }
@@ -138,8 +136,8 @@ int hlo_op_slot(enum hlo_op_id id, enum hlo_attr_name name) { return (int)slots[
 
 int hlo_op_slot_by_name(enum hlo_op_id id, struct nf_str name)
 {
-    for (int i = 0; i < infos[id].num_attrs; i++)
-        if (nf_str_eq_c(name, infos[id].attrs[i].name))
+    for (int i = 0; i < hlo__op_infos[id].num_attrs; i++)
+        if (nf_str_eq_c(name, hlo__op_infos[id].attrs[i].name))
             return i;
     return -1;
 }

@@ -124,7 +124,8 @@ struct hlo_op_info {
     int tier;                       /* 0..3 of the project's tiers, -1 not StableHLO */
 };
 
-const struct hlo_op_info *hlo_op_info(enum hlo_op_id id);
+extern struct hlo_op_info hlo__op_infos[HLO_OP_MAX]; /* constant from main on */
+static inline const struct hlo_op_info *hlo_op_info(enum hlo_op_id id) { return &hlo__op_infos[id]; }
 /* "stablehlo.add" -> HLO_OP_ADD; HLO_OP_UNKNOWN if there is none. */
 enum hlo_op_id hlo_op_find(struct nf_str name);
 /* Slot of the attribute in the row, -1 if it has none. */

@@ -234,13 +234,21 @@ bool hlo__type_compatible(const struct hlo_type *a, const struct hlo_type *b)
 
 /* ---- one operation ---- */
 
-static int check_signature(struct hlo_verifier *v, const struct hlo_op *op, const char *sig, bool results)
+/* hlo__type_is, remembered: there are few types. */
+static bool fits(struct hlo_verifier *v, char letter, const struct hlo_type *t)
 {
-    const char *what = results ? "result" : "operand";
-    uint32_t n = results ? op->num_results : op->num_operands, at = 0, fixed = 0;
-    for (const char *s = sig; *s; s++)
-        if (*s != '*' && *s != '?' && s[1] != '*' && s[1] != '?')
-            fixed++;
+    uint64_t bit = (uint64_t)1 << (letter - 'A');
+    if (t->id >= v->num_fits) /* made by an inference */
+        return hlo__type_is(letter, t);
+    if (!(v->fits[t->id] & bit) && hlo__type_is(letter, t))
+        v->fits[t->id] |= bit;
+    return (v->fits[t->id] & bit) != 0;
+}
+
+static int check_signature(struct hlo_verifier *v, const struct hlo_op *op, const struct hlo_op_info *info, bool results)
+{
+    const char *sig = results ? info->results : info->operands, *what = results ? "result" : "operand";
+    uint32_t n = results ? op->num_results : op->num_operands, at = 0, fixed = (uint32_t)(results ? info->min_results : info->min_operands);
     for (const char *s = sig; *s; s++) {
         char letter = *s;
         uint32_t times = 1;
@@ -253,7 +261,7 @@ static int check_signature(struct hlo_verifier *v, const struct hlo_op *op, cons
         }
         for (; times && at < n; times--, at++) {
             const struct hlo_type *t = results ? op->results[at].type : op->operands[at].value->type;
-            if (!hlo__type_is(letter, t))
+            if (!fits(v, letter, t))
                 return hlo__verify_fail(v, op, "%s #%u must be %s, but got '%s'", what, at, class_name(letter), hlo__type_text(v, t));
         }
     }
@@ -284,7 +292,7 @@ static int check_traits(struct hlo_verifier *v, const struct hlo_op *op, const s
     const struct hlo_type *first = op->num_operands ? op->operands[0].value->type : op->results[0].type;
     for (uint32_t i = 0; i < op->num_operands + op->num_results; i++) {
         const struct hlo_type *o = i < op->num_operands ? op->operands[i].value->type : op->results[i - op->num_operands].type;
-        if (o->kind > HLO_TYPE_MEMREF || first->kind > HLO_TYPE_MEMREF)
+        if (o == first || o->kind > HLO_TYPE_MEMREF || first->kind > HLO_TYPE_MEMREF)
             continue;
         if (!hlo__dims_compatible(first, o))
             return hlo__verify_fail(v, op, "requires compatible shapes of all operands and results: '%s' and '%s'", hlo__type_text(v, first), hlo__type_text(v, o));
@@ -340,7 +348,7 @@ int hlo__verify_op(struct hlo_verifier *v, const struct hlo_op *op)
         return hlo__verify_fail(v, op, "expected %s%d operands, but found %u", info->max_operands < 0 ? "at least " : "", info->min_operands, op->num_operands);
     if ((int)op->num_results < info->min_results || (info->max_results >= 0 && (int)op->num_results > info->max_results))
         return hlo__verify_fail(v, op, "expected %s%d results, but found %u", info->max_results < 0 ? "at least " : "", info->min_results, op->num_results);
-    if ((rc = check_signature(v, op, info->operands, false)) || (rc = check_signature(v, op, info->results, true)) || (rc = check_attrs(v, op, info)) ||
+    if ((rc = check_signature(v, op, info, false)) || (rc = check_signature(v, op, info, true)) || (rc = check_attrs(v, op, info)) ||
         (rc = check_regions(v, op, info)) || (rc = check_traits(v, op, info)))
         return rc;
     if (info->infer && (rc = check_infer(v, op, info)))
@@ -398,6 +406,8 @@ int hlo_verify(struct hlo_module *m, struct nf_error *err)
 {
     struct hlo_verifier v = {.m = m, .err = err, .scratch = nf_arena_new(0)};
     uint8_t *seen = nf_arena_alloc(v.scratch, (size_t)m->num_values + 1);
+    v.num_fits = m->tables->num_types;
+    v.fits = NF_NEW_ARRAY(v.scratch, uint64_t, v.num_fits + 1);
     int rc = hlo__verify_op(&v, m->op);
     struct hlo_walk w = hlo_walk_of(m->op);
     for (struct hlo_op *op; !rc && (op = hlo_walk_next(&w));) {

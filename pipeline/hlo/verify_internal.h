@@ -9,6 +9,8 @@ struct hlo_verifier {
     struct nf_error *err;
     struct nf_arena *scratch;
     int code;                   /* the first error */
+    uint64_t *fits;             /* by type id: letters of the signatures that are known to be true of it, from 'A' on */
+    uint32_t num_fits;
 };
 
 /* "'stablehlo.add' op ..." with the place; returns NF_EGRAPH. */
