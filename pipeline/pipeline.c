@@ -255,6 +255,20 @@ static void add(struct list *l, const char *component, const char *name, struct 
     l->v[l->count++] = (struct pipe_component){component, name, value, location};
 }
 
+/* "op 412"; there are as many as operations, each formatted by hand. */
+static const char *numbered(struct nf_arena *arena, const char *what, size_t number)
+{
+    size_t at = strlen(what), digits = 1;
+    for (size_t n = number; n >= 10; n /= 10)
+        digits++;
+    char *text = nf_arena_alloc_raw(arena, at + digits + 1);
+    memcpy(text, what, at);
+    text[at + digits] = 0;
+    for (; digits; number /= 10)
+        text[at + --digits] = (char)('0' + number % 10);
+    return text;
+}
+
 static struct nf_str hex_of(struct nf_arena *arena, const struct nf_digest *d)
 {
     char hex[NF_DIGEST_HEX];
@@ -285,19 +299,19 @@ void pipe_components(const struct pipe_graph *graph, const struct target_id *id,
         add(&l, "side_file", nf_arena_printf(arena, "%s", side_files[i].name), hex_of(arena, &side_files[i].sha256), none);
     add(&l, "structure", "", base_key.len > 0 ? nf_arena_str(arena, base_key) : hex_of(arena, &graph->key), none);
     for (size_t i = 0; i < c.num_inputs; i++)
-        add(&l, "input", nf_arena_printf(arena, "input %zu", i), c.inputs[i].text, none);
+        add(&l, "input", numbered(arena, "input ", i), c.inputs[i].text, none);
     for (size_t i = 0; i < c.num_outputs; i++)
-        add(&l, "output", nf_arena_printf(arena, "output %zu", i), c.outputs[i].text, none);
+        add(&l, "output", numbered(arena, "output ", i), c.outputs[i].text, none);
     for (size_t i = 0; i < c.num_constants; i++) {
         char hex[NF_DIGEST_HEX];
         struct nf_str type = c.constants[i].text, literal = c.constants[i].literal;
         int len = (int)NF_MIN(type.len, (size_t)4096);
         const char *text = literal.len ? nf_arena_printf(arena, "%.*s : %.*s", NF_STR_ARG(literal), len, type.data)
                                        : nf_arena_printf(arena, "sha256:%s : %.*s", nf_digest_hex(&c.constants[i].digest, hex), len, type.data ? type.data : "");
-        add(&l, "constant", nf_arena_printf(arena, "constant %zu", i), nf_str_c(text), none);
+        add(&l, "constant", numbered(arena, "constant ", i), nf_str_c(text), none);
     }
     for (size_t i = 0; i < c.num_ops; i++)
-        add(&l, "structure", nf_arena_printf(arena, "op %zu", i), c.ops[i].line, c.ops[i].location);
+        add(&l, "structure", numbered(arena, "op ", i), c.ops[i].line, c.ops[i].location);
     *ret_components = l.v;
     *ret_count = l.count;
 }

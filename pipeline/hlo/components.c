@@ -102,11 +102,13 @@ static void op_line(const struct hlo_op *op, struct nf_buf *b)
 {
     const struct hlo_op_info *info = hlo_op_info((enum hlo_op_id)op->id);
     bool constant = op->id == HLO_OP_CONSTANT || op->id == HLO_OP_CHLO_CONSTANT;
-    nf_buf_add_str(b, hlo_op_name(op));
+    struct nf_str name = hlo_op_name(op);
+    print_put(b, name.data, name.len);
     if (op->id == HLO_OP_FUNC)
         nf_buf_addf(b, " @%.*s", NF_STR_ARG(hlo_func_name(op)));
     for (uint32_t i = 0; i < op->num_operands; i++) {
-        nf_buf_add_c(b, i ? ", %" : " %");
+        print_put(b, ",", i > 0);
+        print_put(b, " %", 2);
         hlo__print_i64(op->operands[i].value->id, b);
     }
     const char *sep = " {";
@@ -128,24 +130,39 @@ static void op_line(const struct hlo_op *op, struct nf_buf *b)
         nf_buf_add_char(b, '}');
 }
 
-/* "%3, %4 = "; returns its length. */
-static size_t op_results(const struct hlo_op *op, struct nf_buf *b)
+/* "%3, %4 = " */
+static void op_results(const struct hlo_op *op, struct nf_buf *b)
 {
     for (uint32_t i = 0; i < op->num_results && op->id != HLO_OP_FUNC; i++) {
         nf_buf_add_c(b, i ? ", %" : "%");
         hlo__print_i64(op->results[i].id, b);
     }
     if (b->len)
-        nf_buf_add_c(b, " = ");
-    return b->len;
+        print_put(b, " = ", 3);
 }
 
 /* " : tensor<4xf32>, ..." of the results; a function's are its inputs and outputs, which are components of their own. */
-static void op_types(const struct hlo_op *op, struct nf_buf *b)
+static void op_types(struct hlo_printer *p, const struct hlo_op *op)
 {
     for (uint32_t i = 0; i < op->num_results && op->id != HLO_OP_FUNC; i++) {
-        nf_buf_add_c(b, i ? ", " : " : ");
-        hlo_type_print(op->results[i].type, b);
+        nf_buf_add_c(p->out, i ? ", " : " : ");
+        hlo__print_type(p, op->results[i].type);
+    }
+}
+
+static void op_place(const struct hlo_module *m, const struct hlo_op *op, struct nf_buf *b)
+{
+    if (loc_text(hlo_op_loc(m, op), b, 0))
+        return;
+    if (m->source == HLO_SOURCE_TEXT) { /* as hlo_op_where says it, for a whole program's operations */
+        uint32_t line, col;
+        hlo_pos_line(m, op->pos, &line, &col);
+        hlo__print_i64(line, b);
+        print_put(b, ":", 1);
+        hlo__print_i64(col, b);
+    } else {
+        char where[48];
+        nf_buf_add_c(b, hlo_op_where(m, op, where, sizeof where));
     }
 }
 
@@ -166,6 +183,7 @@ void hlo_components(struct hlo_module *m, struct hlo_components *ret)
 {
     struct hlo_components c = {0};
     struct nf_buf b = NF_BUF_INIT;
+    struct hlo_printer p = {.m = m, .out = &b};
     const struct hlo_op *entry = hlo_module_entry(m);
     const struct hlo_type *t = entry ? hlo_func_type(entry) : NULL;
     if (t) {
@@ -187,25 +205,18 @@ void hlo_components(struct hlo_module *m, struct hlo_components *ret)
     c.ops = NF_NEW_ARRAY(m->arena, struct hlo_op_component, ops + 2);
     c.constants = NF_NEW_ARRAY(m->arena, struct hlo_value_component, constants + 1);
     hlo__index_lines(m);
-    struct nf_sha256 s;
-    nf_sha256_init(&s);
-    nf_sha256_add_field(&s, NF_STR(KEY_VERSION));
+    hlo__print_types_begin(&p);
     /* attributes of the module are the first line */
     op_line(m->op, &b);
-    c.ops[c.num_ops].line = keep(m, &b);
-    nf_sha256_add_field(&s, c.ops[c.num_ops++].line);
+    c.ops[c.num_ops++].line = keep(m, &b);
     w = hlo_walk_of(m->op);
     for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
         struct hlo_op_component *o = &c.ops[c.num_ops++];
-        size_t begin = op_results(op, &b);
+        op_results(op, &b);
         op_line(op, &b);
-        nf_sha256_add_field(&s, nf_str_n(b.data + begin, b.len - begin));
-        op_types(op, &b);
+        op_types(&p, op);
         o->line = keep(m, &b);
-        if (!loc_text(hlo_op_loc(m, op), &b, 0)) {
-            char where[48];
-            nf_buf_add_c(&b, hlo_op_where(m, op, where, sizeof where));
-        }
+        op_place(m, op, &b);
         o->location = keep(m, &b);
         if (op->id != HLO_OP_CONSTANT && op->id != HLO_OP_CHLO_CONSTANT)
             continue;
@@ -222,7 +233,23 @@ void hlo_components(struct hlo_module *m, struct hlo_components *ret)
             nf_buf_clear(&b);
         }
     }
-    c.structure = nf_sha256_end(&s);
+    hlo__print_types_end(&p);
     nf_buf_done(&b);
     *ret = c;
+}
+
+struct nf_digest hlo_structure(struct hlo_module *m)
+{
+    struct nf_buf b = NF_BUF_INIT;
+    struct nf_sha256 s;
+    nf_sha256_init(&s);
+    nf_sha256_add_field(&s, NF_STR(KEY_VERSION));
+    struct hlo_walk w = hlo_walk_of(m->op);
+    for (struct hlo_op *op = m->op; op; op = hlo_walk_next(&w)) {
+        op_line(op, &b);
+        nf_sha256_add_field(&s, nf_buf_str(&b));
+        nf_buf_clear(&b);
+    }
+    nf_buf_done(&b);
+    return nf_sha256_end(&s);
 }

@@ -63,12 +63,13 @@ struct hlo_op_component {
     struct nf_str location;          /* "file.py:12:3", line:column of the input, or empty */
 };
 struct hlo_components {
-    struct nf_digest structure;      /* over the operations without results and types: equal when two programs differ in types and constants alone */
     size_t num_inputs, num_outputs, num_constants, num_ops;
     struct hlo_value_component *inputs, *outputs, *constants;
     struct hlo_op_component *ops;
 };
 /* hlo_canonicalise must have run. */
 void hlo_components(struct hlo_module *m, struct hlo_components *ret_components);
+/* Over the operations without results and types: equal when two programs differ in types and constants alone. */
+struct nf_digest hlo_structure(struct hlo_module *m);
 
 #endif

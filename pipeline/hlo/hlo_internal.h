@@ -17,7 +17,7 @@ struct hlo_tables {
     uint32_t cap_symbols;
     /* where lines of the text begin, in order; NULL: not needed so far, found by reading from the start */
     uint32_t *line_starts;
-    uint32_t num_lines;
+    uint32_t num_lines, last_line;      /* last_line: found most recently; operations lie in the order of lines */
 };
 
 void hlo__index_lines(struct hlo_module *m);                         /* before many places are turned into lines */

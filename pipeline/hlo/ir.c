@@ -655,11 +655,15 @@ void hlo__index_lines(struct hlo_module *m)
 
 void hlo_pos_line(const struct hlo_module *m, uint32_t pos, uint32_t *ret_line, uint32_t *ret_col)
 {
-    const struct hlo_tables *tb = m->tables;
+    struct hlo_tables *tb = m->tables;
     uint32_t line = m->first_line;
     size_t end = NF_MIN((size_t)pos, m->text.len), start = 0;
     if (tb->line_starts) {
-        uint32_t low = 0, high = tb->num_lines; /* the last line that does not begin behind end */
+        /* the last line that does not begin behind end, in growing steps from the one before */
+        uint32_t low = tb->line_starts[tb->last_line] <= end ? tb->last_line : 0, step = 1;
+        for (; low + step < tb->num_lines && tb->line_starts[low + step] <= end; step *= 2)
+            low += step;
+        uint32_t high = NF_MIN(low + step, tb->num_lines);
         while (high - low > 1) {
             uint32_t mid = low + (high - low) / 2;
             if (tb->line_starts[mid] <= end)
@@ -667,6 +671,7 @@ void hlo_pos_line(const struct hlo_module *m, uint32_t pos, uint32_t *ret_line, 
             else
                 high = mid;
         }
+        tb->last_line = low;
         line += low;
         start = tb->line_starts[low];
     } else {

@@ -114,24 +114,19 @@ static void name_all(struct hlo_printer *p)
 static void print_name_of(struct hlo_printer *p, const struct hlo_value *v)
 {
     const struct print_name *n = &p->names[v->id];
-    char text[40];
-    size_t at = sizeof text;
-    uint32_t number = n->number;
-    if (number != UINT32_MAX) {
-        do
-            text[--at] = (char)('0' + number % 10);
-        while (number /= 10);
+    char text[40], *end = text + sizeof text, *at = end;
+    if (n->number != UINT32_MAX) {
+        at = print_digits(n->number, end);
         if (n->prefix > P_ARG)
-            text[--at] = '_';
+            *--at = '_';
     }
     if (n->prefix != P_NUMBER) {
         const char *prefix = prefixes[n->prefix];
         size_t len = strlen(prefix);
-        at -= len;
-        memcpy(text + at, prefix, len);
+        memcpy(at -= len, prefix, len);
     }
-    text[--at] = '%';
-    print_put(p->out, text + at, sizeof text - at);
+    *--at = '%';
+    print_put(p->out, at, (size_t)(end - at));
 }
 
 void hlo__print_value(struct hlo_printer *p, const struct hlo_value *v)
@@ -145,6 +140,19 @@ void hlo__print_value(struct hlo_printer *p, const struct hlo_value *v)
         nf_buf_add_char(p->out, '#');
         hlo__print_i64(v->index, p->out);
     }
+}
+
+void hlo__print_types_begin(struct hlo_printer *p)
+{
+    p->num_types = p->m->tables->num_types;
+    p->types = nf_alloc_array(p->num_types + 1, sizeof *p->types);
+}
+
+void hlo__print_types_end(struct hlo_printer *p)
+{
+    for (size_t i = 0; i < p->num_types; i++)
+        free((char *)p->types[i].data);
+    free(p->types);
 }
 
 void hlo__print_type(struct hlo_printer *p, const struct hlo_type *t)
@@ -512,16 +520,13 @@ void hlo__print_op(struct hlo_printer *p, const struct hlo_op *op)
 int hlo__print_module_to(const struct hlo_module *m, enum hlo_style style, bool locations, struct print_key *key, struct nf_buf *out)
 {
     struct hlo_printer p = {.m = m, .out = out, .style = style, .locations = locations, .key = key, .first = true};
-    p.num_types = m->tables->num_types;
-    p.types = nf_alloc_array(p.num_types + 1, sizeof *p.types);
+    hlo__print_types_begin(&p);
     p.names = nf_alloc_array((size_t)m->num_values + 1, sizeof *p.names);
     name_all(&p);
     nf_buf_reserve(out, (size_t)m->num_ops * 64); /* about what it will take: growing copies */
     hlo__print_op(&p, m->op);
     nf_buf_add_char(out, '\n');
-    for (size_t i = 0; i < p.num_types; i++)
-        free((char *)p.types[i].data);
-    free(p.types);
+    hlo__print_types_end(&p);
     free(p.names);
     return out->failed ? NF_ENOMEM : 0;
 }

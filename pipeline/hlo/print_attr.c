@@ -9,23 +9,16 @@
 
 void hlo__print_i64(int64_t v, struct nf_buf *out)
 {
-    char text[24], *e = text + sizeof text, *s = e;
-    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-    do
-        *--s = (char)('0' + u % 10);
-    while (u /= 10);
+    char text[24], *e = text + sizeof text, *s = print_digits(v < 0 ? 0 - (uint64_t)v : (uint64_t)v, e);
     if (v < 0)
         *--s = '-';
-    nf_buf_add(out, s, (size_t)(e - s));
+    print_put(out, s, (size_t)(e - s));
 }
 
 static void print_u64(uint64_t v, struct nf_buf *out)
 {
-    char text[24], *e = text + sizeof text, *s = e;
-    do
-        *--s = (char)('0' + v % 10);
-    while (v /= 10);
-    nf_buf_add(out, s, (size_t)(e - s));
+    char text[24], *e = text + sizeof text, *s = print_digits(v, e);
+    print_put(out, s, (size_t)(e - s));
 }
 
 void hlo__print_string(struct nf_str s, struct nf_buf *out)

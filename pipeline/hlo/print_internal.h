@@ -31,7 +31,7 @@ struct hlo_printer {
     unsigned indent;
     bool first;            /* nothing has been printed: no line break in front */
     struct print_name *names;      /* by value id */
-    struct nf_str *types;          /* spelled types, by type id; malloc'd with type_text */
+    struct nf_str *types;          /* spelled types, by type id, malloc'd */
     size_t num_types;
 };
 
@@ -47,12 +47,29 @@ static inline void print_put(struct nf_buf *out, const char *data, size_t len)
     out->data[out->len] = 0;
 }
 
+/* Writes the decimal digits of v so that they end before `end`, two at a time; returns where they begin. */
+static inline char *print_digits(uint64_t v, char *end)
+{
+    static const char pairs[] = "00010203040506070809" "10111213141516171819" "20212223242526272829" "30313233343536373839" "40414243444546474849"
+                                "50515253545556575859" "60616263646566676869" "70717273747576777879" "80818283848586878889" "90919293949596979899";
+    for (; v >= 100; v /= 100)
+        memcpy(end -= 2, &pairs[v % 100 * 2], 2);
+    if (v >= 10)
+        memcpy(end -= 2, &pairs[v * 2], 2);
+    else
+        *--end = (char)('0' + v);
+    return end;
+}
+
 void hlo__attr_print_in(const struct hlo_attr *a, const char *dialect, bool hex, struct nf_buf *out);
 bool hlo__conv_regular(const struct hlo_conv *c);
 void hlo__print_conv_dims(const struct hlo_conv *c, struct nf_buf *out);
 void hlo__print_dot_algorithm(const struct hlo_dot_algorithm *a, struct nf_buf *out);
 
 void hlo__print_value(struct hlo_printer *p, const struct hlo_value *v);
+/* Types are spelled once: between these two, hlo__print_type copies. */
+void hlo__print_types_begin(struct hlo_printer *p);
+void hlo__print_types_end(struct hlo_printer *p);
 void hlo__print_type(struct hlo_printer *p, const struct hlo_type *t);
 void hlo__print_attr(struct hlo_printer *p, const struct hlo_op *op, const struct hlo_attr *a);
 void hlo__print_op(struct hlo_printer *p, const struct hlo_op *op);

@@ -148,7 +148,8 @@ static int print_key(const struct options *o, struct hlo_module *m, struct nf_st
         for (size_t i = 0; i < c.num_constants; i++)
             component(&b, &sep, "constant", i, true, nf_str_c(nf_arena_printf(m->arena, "%.*s %s", (int)NF_MIN(c.constants[i].text.len, (size_t)200), c.constants[i].text.data,
                                                                                nf_digest_hex(&c.constants[i].digest, hex))));
-        component(&b, &sep, "structure", 0, false, nf_str_c(nf_digest_hex(&c.structure, hex)));
+        struct nf_digest structure = hlo_structure(m);
+        component(&b, &sep, "structure", 0, false, nf_str_c(nf_digest_hex(&structure, hex)));
         nf_buf_add_c(&b, "]}\n");
     }
     rc = emit(o, &b);
