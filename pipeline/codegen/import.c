@@ -1132,7 +1132,7 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
     }
     case HLO_OP_DYNAMIC_PAD: case HLO_OP_REAL_DYNAMIC_SLICE: import_dynamic_move(im, g, op); break;
     case HLO_OP_INTERPRETER_PROBE: im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0)); break;
-    case HLO_OP_SDY_SHARDING_CONSTRAINT:
+    case HLO_OP_SDY_SHARDING_CONSTRAINT: /* of a program on whole arrays, see whole_arrays; beside collectives it would have to be partitioned first */
         if (im->cg->replicas * im->cg->partitions > 1) imp_refuse(im, op, "shardings: the program must be partitioned first");
         else im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0));
         break;
@@ -1216,6 +1216,18 @@ static int64_t module_number(const struct hlo_module *m, struct nf_str name)
     return a && a->kind == HLO_ATTR_INT && a->i > 0 && a->i <= 65536 ? a->i : 1;
 }
 
+/* A program with shardings speaks of whole arrays. One in which no device does anything of its own computes them alone. */
+static bool whole_arrays(const struct hlo_module *m)
+{
+    bool sharded = false;
+    struct hlo_walk w = hlo_walk_of(m->op);
+    for (const struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        if ((hlo_op_info((enum hlo_op_id)op->id)->traits & HLO_T_COLLECTIVE) || op->id == HLO_OP_PARTITION_ID || op->id == HLO_OP_REPLICA_ID || op->id == HLO_OP_SDY_MANUAL_COMPUTATION) return false;
+        sharded = sharded || op->id == HLO_OP_SDY_SHARDING_CONSTRAINT;
+    }
+    return sharded;
+}
+
 int cg_import(struct cg *cg, struct hlo_module *m, struct nf_error *err)
 {
     struct hlo_op *f = hlo_module_entry(m);
@@ -1225,6 +1237,7 @@ int cg_import(struct cg *cg, struct hlo_module *m, struct nf_error *err)
     cg->map = im.map = NF_NEW_ARRAY(cg->arena, struct cg_value *, m->num_values + 1);
     cg->replicas = (uint32_t)module_number(m, NF_STR("mhlo.num_replicas"));
     cg->partitions = (uint32_t)module_number(m, NF_STR("mhlo.num_partitions"));
+    if (whole_arrays(m)) cg->replicas = cg->partitions = 1;
     struct cg_graph *g = cg->main = cg_graph_new(cg, NULL);
     cg->nargs = b->num_args;
     cg->nouts = b->last->num_operands;
