@@ -138,8 +138,7 @@ static void reach_named(struct reached *r, const struct hlo_op *op)
         reach_symbols(r, op->dict[i].attr, 0);
 }
 
-/* Private functions that nothing names which stays go. */
-static void drop_unnamed(struct hlo_module *m, struct nf_arena *scratch)
+void hlo__drop_unnamed(struct hlo_module *m, struct nf_arena *scratch)
 {
     size_t count = 0;
     hlo_module_symbols_changed(m);
@@ -176,7 +175,7 @@ int hlo_pass_inline(struct hlo_module *m, struct nf_error *err)
             rc = inline_into(&in, op, states, marks);
     nf_map_free(states);
     if (!rc)
-        drop_unnamed(m, in.scratch);
+        hlo__drop_unnamed(m, in.scratch);
     nf_arena_free(in.scratch);
     return rc;
 }

@@ -24,6 +24,9 @@ int hlo_passes_run(struct hlo_module *m, struct nf_str names, void (*after)(void
 struct hlo_op *hlo__instead(struct hlo_module *m, struct hlo_op *op, enum hlo_op_id id, uint32_t num_operands);
 void hlo__replace(struct hlo_op *op, struct hlo_op *by);
 
+/* pass_inline.c: private functions that nothing names which stays go. */
+void hlo__drop_unnamed(struct hlo_module *m, struct nf_arena *scratch);
+
 /* pass_einsum.c: op, an einsum or unary_einsum, is replaced; false: its config says nothing that can be done, or does not fit. */
 bool hlo__legalise_einsum(struct hlo_module *m, struct hlo_op *op);
 int hlo_pass_legalise(struct hlo_module *m, struct nf_error *err);
