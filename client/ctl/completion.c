@@ -173,7 +173,7 @@ static void zsh_script(struct nf_buf *out)
                 add_zsh_text(out, o->help);
                 nf_buf_add_c(out, "]");
                 if (o->arg) {
-                    nf_buf_addf(out, ":%s:", o->arg);
+                    nf_buf_addf(out, "%s:%s:", o->arg[0] == '[' ? ":" : "", o->arg);
                     zsh_values(out, o->words);
                 }
                 nf_buf_add_c(out, "'");
@@ -244,7 +244,7 @@ static void fish_script(struct nf_buf *out)
             nf_buf_addf(out, " -l %s", o->name);
             if (o->letter)
                 nf_buf_addf(out, " -s %c", o->letter);
-            if (o->arg)
+            if (o->arg && o->arg[0] != '[')
                 nf_buf_add_c(out, " -r");
             fish_values(out, o->words);
             nf_buf_add_c(out, " -d ");

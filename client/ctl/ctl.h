@@ -16,7 +16,7 @@ struct ctl;
 struct ctl_option {
     const char *name;   /* "target"; NULL ends a table */
     char letter;        /* 0: none */
-    const char *arg;    /* "T"; NULL: a flag */
+    const char *arg;    /* "T"; NULL: a flag; "[T]": may be left out, the value is then "" */
     const char *words;  /* for completion: "a b c", "file", "dir"; NULL: nothing */
     const char *help;
 };
@@ -43,6 +43,7 @@ struct ctl {
     size_t arg_count;
     struct ctl_given {
         const char *name, *value;        /* value "" for flags */
+        bool took;                       /* the word behind it, which it could do without */
     } *given;
     size_t given_count;
     neffd_client *client;                /* opened by ctl_client */

@@ -123,16 +123,26 @@ static const char *nearest_option(const struct ctl_command *command, struct nf_s
     return best;
 }
 
-static int give(struct ctl *c, const struct ctl_option *o, const char *value)
+static void give(struct ctl *c, const struct ctl_option *o, const char *value, bool took)
 {
-    c->given[c->given_count++] = (struct ctl_given){o->name, value ? value : ""};
+    c->given[c->given_count++] = (struct ctl_given){o->name, value ? value : "", took};
     if (strcmp(o->name, "json") == 0)
         c->json = true;
     else if (strcmp(o->name, "quiet") == 0)
         c->quiet = true;
     else if (strcmp(o->name, "verbose") == 0)
         c->verbose = true;
-    return -1;
+}
+
+/* "--profile FILE" with no other argument: the word is the command's, which needs one. */
+static void give_back(struct ctl *c)
+{
+    for (size_t i = c->given_count; i-- > 0 && c->arg_count == 0 && c->command->min_args == 1;) {
+        if (c->given[i].took) {
+            c->args[c->arg_count++] = c->given[i].value;
+            c->given[i].value = "";
+        }
+    }
 }
 
 /* -1: go on, else the exit code. */
@@ -163,9 +173,10 @@ static int parse(struct ctl *c, int argc, char **argv)
             }
             if (!o->arg && eq)
                 return ctl_usage(c, "--%s takes no value", o->name);
-            if (o->arg && !eq && i + 1 >= argc)
+            bool free = o->arg && o->arg[0] == '[', next = i + 1 < argc && (!free || argv[i + 1][0] != '-' || !argv[i + 1][1]);
+            if (o->arg && !eq && !next && !free)
                 return ctl_usage(c, "--%s needs a value (%s)", o->name, o->arg);
-            give(c, o, !o->arg ? NULL : eq ? eq + 1 : argv[++i]);
+            give(c, o, !o->arg ? NULL : eq ? eq + 1 : next ? argv[++i] : NULL, free && !eq && next);
             continue;
         }
         for (const char *p = a + 1; *p; p++) {
@@ -173,12 +184,12 @@ static int parse(struct ctl *c, int argc, char **argv)
             if (!o)
                 return ctl_usage(c, "unknown option -%c", *p);
             if (!o->arg) {
-                give(c, o, NULL);
+                give(c, o, NULL, false);
                 continue;
             }
             if (!p[1] && i + 1 >= argc)
                 return ctl_usage(c, "-%c needs a value (%s)", *p, o->arg);
-            give(c, o, p[1] ? p + 1 : argv[++i]);
+            give(c, o, p[1] ? p + 1 : argv[++i], false);
             break;
         }
     }
@@ -285,6 +296,7 @@ int main(int argc, char **argv)
     if (rc < 0) {
         c.arg_count = 0; /* values of options in front are no arguments */
         rc = parse(&c, argc - first - words, argv + first + words);
+        give_back(&c);
     }
     c.bar = !c.quiet && !c.json && isatty(2) && !(term && strcmp(term, "dumb") == 0);
     if (rc < 0 && ctl_flag(&c, "help"))

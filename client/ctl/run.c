@@ -30,7 +30,7 @@ const struct ctl_option ctl_options_run[] = {
     {"repeat", 0, "N", NULL, "execute N times and say the median"},
     {"random", 0, "SEED", NULL, "random arguments"},
     {"threads", 0, "N", NULL, "threads of the cpu device"},
-    {"profile", 0, "FILE", "file", "time and bytes by step: a table on stderr, a Chrome trace in FILE (-: the table alone)"},
+    {"profile", 0, "[FILE]", "file", "time and bytes by step: a table on stderr, with FILE also a Chrome trace there"},
     {"device", 0, "D", NULL, "cpu, evaluator, neuron:0 ... (else what the artifact is for)"},
     {"target", 0, "T", "cpu trn1 trn1n trn2 trn3 inf2", "what to compile for"},
     {"option", 'O', "NAME=VALUE", NULL, "an option of the compiler"},
@@ -764,7 +764,7 @@ static int write_profile(const struct run *r, const char *path, struct nf_error 
                                      : nf_fail(err, NF_EUNSUPPORTED, "the device %s measures no steps", p->device->ops->name);
     if (rc >= 0)
         fputs(table.data ? table.data : "", stderr);
-    if (rc >= 0 && strcmp(path, "-") != 0) {
+    if (rc >= 0 && path[0] && strcmp(path, "-") != 0) {
         if (p->device->ops == &cpu_device_ops)
             cpu_program_trace(p, &trace);
         rc = nf_file_replace(path, nf_buf_str(&trace), 0644, err);

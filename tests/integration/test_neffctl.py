@@ -320,6 +320,28 @@ class WithADaemon(unittest.TestCase):
         self.assertEqual(bad.code, 1, bad)
         self.assertIn("argument 1", bad.err)
 
+    def test_run_profile(self):
+        """The table always; a Chrome trace where a path is given, behind = or as the next word; the program's own name is no path."""
+        trace = os.path.join(self.place.dir, "trace.json")
+        for words, traced in ((["--random", 1, "--profile"], False), (["--random", 1, "--profile", "--quiet"], False), (["--random", 1, "--profile", "-"], False),
+                              (["--random", 1, f"--profile={trace}"], True), (["--random", 1, "--profile", trace], True)):
+            with self.subTest(words):
+                result = self.ok("run", self.file, *words)
+                self.assertRegex(result.err, r"(?m)^ *us a run +share +MB a run +GB/s +step +source$")
+                self.assertRegex(result.err, r"(?m)^ +[0-9.]+ +[0-9.]+% .* kernel ")
+                self.assertEqual(os.path.exists(trace), traced)
+                if traced:
+                    with open(trace) as f:
+                        events = json.load(f)
+                    self.assertTrue(events["traceEvents"] if isinstance(events, dict) else events)
+                    os.unlink(trace)
+        for words in (["--profile", self.file, "--random", 1], ["--random", 1, "--profile", self.file]):
+            result = self.ok("run", *words)
+            self.assertIn("us a run", result.err)
+        with open(self.file) as f:
+            self.assertIn("stablehlo", f.read())
+        self.assertEqual(self.place.ctl("run", "--profile").code, 2)
+
     def test_status_stats_config(self):
         status = self.ok("status", "--json").json
         self.assertEqual(set(status), {"version", "pid", "uptime_us", "rss_bytes", "draining", "jobs_queued", "jobs_running", "waiters", "workers", "counters",
