@@ -23,11 +23,57 @@ V hlo__chlo_op(X x, enum hlo_op_id id, const struct hlo_type *t, uint32_t n, V c
 V hlo__chlo_1(X x, enum hlo_op_id id, V a) { return hlo__chlo_op(x, id, a->type, 1, &a); }
 V hlo__chlo_2(X x, enum hlo_op_id id, V a, V b) { return hlo__chlo_op(x, id, a->type, 2, (V[]){a, b}); }
 
-V hlo__chlo_const(X x, double v)
+/* What an expansion works with: a type, and (for constants of shapes that are known at run time) a value of its shape. */
+#define WORK(name, module, op, type, value)                                                                                \
+    V name##_shape = NULL;                                                                                                 \
+    struct hlo_chlo name = {.m = (module), .at = (op), .t = (type), .like = (value), .shape = &name##_shape}
+
+static V splat(X x, const struct hlo_type *t, double v)
 {
-    V c = hlo_build_splat(x->m, x->at->block, x->at, x->t, v);
+    V c = hlo_build_splat(x->m, x->at->block, x->at, t, v);
     c->def.op->loc = x->at->loc;
     c->def.op->pos = x->at->pos;
+    return c;
+}
+
+static const struct hlo_type *i32s(X x, uint32_t rank, int64_t n) { return hlo_type_tensor(x->m, HLO_ELEM_I32, rank, &n); }
+
+static V size_of(X x, V a, uint32_t d)
+{
+    if (a->type->dims[d] != HLO_DYNAMIC)
+        return splat(x, i32s(x, 0, 0), (double)a->type->dims[d]);
+    V v = hlo__chlo_op(x, HLO_OP_GET_DIMENSION_SIZE, i32s(x, 0, 0), 1, &a);
+    hlo_op_set_attr(v->def.op, HLO_A_dimension, hlo_attr_int(x->m, HLO_ELEM_I64, d));
+    return v;
+}
+
+/* Scalars as the elements of a list. */
+static V list_of(X x, uint32_t n, V const *scalars)
+{
+    V *one = NF_NEW_ARRAY(x->m->arena, V, (size_t)n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        one[i] = hlo__chlo_op(x, HLO_OP_RESHAPE, i32s(x, 1, 1), 1, &scalars[i]);
+    V v = hlo__chlo_op(x, HLO_OP_CONCATENATE, i32s(x, 1, n), n, one);
+    hlo_op_set_attr(v->def.op, HLO_A_dimension, hlo_attr_int(x->m, HLO_ELEM_I64, 0));
+    return v;
+}
+
+static V shape_of(X x, V a)
+{
+    V *sizes = NF_NEW_ARRAY(x->m->arena, V, (size_t)a->type->rank + 1);
+    for (uint32_t d = 0; d < a->type->rank; d++)
+        sizes[d] = size_of(x, a, d);
+    return list_of(x, a->type->rank, sizes);
+}
+
+V hlo__chlo_const(X x, double v)
+{
+    if (x->t->is_static)
+        return splat(x, x->t, v);
+    if (!*x->shape)
+        *x->shape = shape_of(x, x->like);
+    V c = hlo__chlo_op(x, HLO_OP_DYNAMIC_BROADCAST_IN_DIM, x->t, 2, (V[]){splat(x, hlo_type_with_shape(x->m, x->t, 0, NULL), v), *x->shape});
+    hlo_op_set_attr(c->def.op, HLO_A_broadcast_dimensions, hlo_attr_i64s(x->m, 0, NULL));
     return c;
 }
 
@@ -266,9 +312,9 @@ static enum hlo_elem working(enum hlo_elem e, bool in_f64) { return e == HLO_ELE
 
 static V expand_unary(struct hlo_module *m, struct hlo_op *op, const struct unary *u)
 {
-    struct hlo_chlo own = {m, op, NULL};
-    X x = &own;
     V a = op->operands[0].value;
+    WORK(own, m, op, NULL, a);
+    X x = &own;
     enum hlo_elem e = a->type->elem;
     if (hlo_elem_class(e) == HLO_CLASS_COMPLEX) {
         if (!u->complex)
@@ -286,7 +332,7 @@ static V expand_unary(struct hlo_module *m, struct hlo_op *op, const struct unar
 
 static V expand_pair(struct hlo_module *m, struct hlo_op *op, enum hlo_op_id id, V a, V b)
 {
-    struct hlo_chlo own = {m, op, hlo_type_with_elem(m, a->type, HLO_ELEM_F64)};
+    WORK(own, m, op, hlo_type_with_elem(m, a->type, HLO_ELEM_F64), a);
     X x = &own;
     V p = convert(x, a, HLO_ELEM_F64), q = convert(x, b, HLO_ELEM_F64);
     return convert(x, id == HLO_OP_CHLO_ZETA || id == HLO_OP_CHLO_BROADCAST_ZETA ? hlo__chlo_zeta(x, p, q) : hlo__chlo_polygamma(x, p, q), a->type->elem);
@@ -297,7 +343,8 @@ static V next_after(struct hlo_module *m, struct hlo_op *op, V a, V b)
 {
     unsigned bits = hlo_elem_bits(a->type->elem);
     enum hlo_elem ie = bits == 64 ? HLO_ELEM_I64 : bits == 32 ? HLO_ELEM_I32 : bits == 16 ? HLO_ELEM_I16 : HLO_ELEM_I8;
-    struct hlo_chlo own = {m, op, hlo_type_with_elem(m, a->type, ie)}, flt = {m, op, a->type};
+    WORK(own, m, op, hlo_type_with_elem(m, a->type, ie), a);
+    WORK(flt, m, op, a->type, a);
     X x = &own;
     if (bits < 8)
         return NULL;
@@ -320,7 +367,7 @@ static V mulhi(struct hlo_module *m, struct hlo_op *op, V a, V b)
     unsigned bits = hlo_elem_bits(e);
     bool sign = hlo_elem_class(e) == HLO_CLASS_SINT;
     enum hlo_op_id shift = sign ? HLO_OP_SHIFT_RIGHT_ARITHMETIC : HLO_OP_SHIFT_RIGHT_LOGICAL;
-    struct hlo_chlo own = {m, op, hlo_type_with_elem(m, a->type, sign ? HLO_ELEM_I64 : HLO_ELEM_UI64)};
+    WORK(own, m, op, hlo_type_with_elem(m, a->type, sign ? HLO_ELEM_I64 : HLO_ELEM_UI64), a);
     X x = &own;
     V p = convert(x, a, own.t->elem), q = convert(x, b, own.t->elem);
     if (bits < 64)
@@ -349,15 +396,42 @@ static const struct {
     {HLO_OP_CHLO_BROADCAST_ZETA, HLO_OP_CHLO_ZETA}, {HLO_OP_CHLO_BROADCAST_POLYGAMMA, HLO_OP_CHLO_POLYGAMMA},
 };
 
-static V spread(X x, V a, const struct hlo_type *shape, struct hlo_ints dims)
+/* The dimension of the result that dimension i of the operand goes to. */
+static int64_t goes_to(V a, uint32_t i, uint32_t rank, struct hlo_ints dims)
 {
-    const struct hlo_type *t = hlo_type_with_shape(x->m, a->type, shape->rank, shape->dims);
-    if (t == a->type)
+    return dims.n == a->type->rank && dims.n != rank ? dims.v[i] : (int64_t)(rank - a->type->rank + i);
+}
+
+/* Sizes of the result at run time: of each dimension that of the first operand that has not 1 there. */
+static V joint_shape(X x, const struct hlo_op *op, const struct hlo_type *r, struct hlo_ints dims)
+{
+    V sizes[64];
+    for (uint32_t d = 0; d < r->rank; d++) {
+        V size = NULL, one = splat(x, i32s(x, 0, 0), 1);
+        for (uint32_t i = 0; i < op->num_operands; i++) {
+            V a = op->operands[i].value;
+            for (uint32_t k = 0; k < a->type->rank; k++) {
+                if (goes_to(a, k, r->rank, dims) != d || a->type->dims[k] == 1)
+                    continue;
+                V s = size_of(x, a, k);
+                size = size ? hlo__chlo_select(x, hlo__chlo_compare(x, HLO_EQ, size, one), s, size) : s;
+            }
+        }
+        sizes[d] = r->dims[d] != HLO_DYNAMIC ? splat(x, i32s(x, 0, 0), (double)r->dims[d]) : size ? size : one;
+    }
+    return list_of(x, r->rank, sizes);
+}
+
+/* shape: NULL where the result's is static */
+static V spread(X x, V a, const struct hlo_type *r, V shape, struct hlo_ints dims)
+{
+    const struct hlo_type *t = hlo_type_with_shape(x->m, a->type, r->rank, r->dims);
+    if (t == a->type && !shape)
         return a;
     int64_t map[64];
     for (uint32_t i = 0; i < a->type->rank; i++)
-        map[i] = dims.n == a->type->rank && dims.n != shape->rank ? dims.v[i] : (int64_t)(shape->rank - a->type->rank + i);
-    V v = hlo__chlo_op(x, HLO_OP_BROADCAST_IN_DIM, t, 1, &a);
+        map[i] = goes_to(a, i, r->rank, dims);
+    V v = shape ? hlo__chlo_op(x, HLO_OP_DYNAMIC_BROADCAST_IN_DIM, t, 2, (V[]){a, shape}) : hlo__chlo_op(x, HLO_OP_BROADCAST_IN_DIM, t, 1, &a);
     hlo_op_set_attr(v->def.op, HLO_A_broadcast_dimensions, hlo_attr_i64s(x->m, a->type->rank, map));
     return v;
 }
@@ -365,14 +439,18 @@ static V spread(X x, V a, const struct hlo_type *shape, struct hlo_ints dims)
 static V expand_broadcast(struct hlo_module *m, struct hlo_op *op, enum hlo_op_id plain)
 {
     const struct hlo_type *r = op->results[0].type;
-    struct hlo_chlo own = {m, op, r};
+    WORK(own, m, op, r, NULL);
     X x = &own;
     struct hlo_ints dims = plain == HLO_OP_SELECT ? (struct hlo_ints){0, NULL} : hlo_op_i64s(op, HLO_A_broadcast_dimensions);
     V in[3];
     if (r->rank > 64)
         return NULL;
+    bool fixed = r->is_static;
     for (uint32_t i = 0; i < op->num_operands; i++)
-        in[i] = spread(x, op->operands[i].value, r, dims);
+        fixed = fixed && op->operands[i].value->type->is_static;
+    V shape = fixed ? NULL : joint_shape(x, op, r, dims);
+    for (uint32_t i = 0; i < op->num_operands; i++)
+        in[i] = spread(x, op->operands[i].value, r, shape, dims);
     switch ((int)plain) {
     case HLO_OP_CHLO_NEXT_AFTER:
         return next_after(m, op, in[0], in[1]);
@@ -395,12 +473,12 @@ static bool expand_top_k(struct hlo_module *m, struct hlo_op *op, V *ret)
 {
     V a = op->operands[0].value;
     const struct hlo_type *t = a->type, *it = hlo_type_with_elem(m, t, op->results[1].type->elem);
-    struct hlo_chlo own = {m, op, t};
+    WORK(own, m, op, t, a);
     X x = &own;
     uint32_t last = t->rank - 1;
     if (!t->rank || t->rank > 64)
         return false;
-    V iota = hlo__chlo_op(x, HLO_OP_IOTA, it, 0, NULL);
+    V shape = t->is_static ? NULL : shape_of(x, a), iota = hlo__chlo_op(x, shape ? HLO_OP_DYNAMIC_IOTA : HLO_OP_IOTA, it, shape ? 1 : 0, &shape);
     hlo_op_set_attr(iota->def.op, HLO_A_iota_dimension, hlo_attr_int(m, HLO_ELEM_I64, last));
     struct hlo_op *sort = hlo_op_new(m, HLO_OP_SORT, 2, (V[]){a, iota}, 2, (const struct hlo_type *[]){t, it}, 1);
     hlo_op_set_attr(sort, HLO_A_dimension, hlo_attr_int(m, HLO_ELEM_I64, last));
@@ -420,6 +498,15 @@ static bool expand_top_k(struct hlo_module *m, struct hlo_op *op, V *ret)
     hlo_block_insert(op->block, op, sort);
     for (uint32_t i = 0; i < 2; i++) {
         int64_t zeros[64] = {0}, ones[64], limits[64];
+        if (shape) { /* all of the other dimensions, k of the last */
+            V limit[64], at[2];
+            for (uint32_t k = 0; k < t->rank; k++)
+                limit[k] = k == last ? splat(x, i32s(x, 0, 0), (double)hlo_op_i64(op, HLO_A_k, 0)) : size_of(x, a, k);
+            for (int k = 0; k < 2; k++)
+                at[k] = splat(x, i32s(x, 1, t->rank), k);
+            ret[i] = hlo__chlo_op(x, HLO_OP_REAL_DYNAMIC_SLICE, op->results[i].type, 4, (V[]){&sort->results[i], at[0], list_of(x, t->rank, limit), at[1]});
+            continue;
+        }
         for (uint32_t k = 0; k < t->rank; k++) {
             ones[k] = 1;
             limits[k] = op->results[i].type->dims[k];
@@ -513,7 +600,7 @@ static V expand_ragged_dot(struct hlo_module *m, struct hlo_op *op)
     const struct hlo_attr *a = hlo_op_attr(op, HLO_A_ragged_dot_dimension_numbers), *precision = hlo_op_attr(op, HLO_A_precision_config);
     V l = op->operands[0].value, r = op->operands[1].value, sizes = op->operands[2].value;
     const struct hlo_type *out = op->results[0].type;
-    struct hlo_chlo own = {m, op, l->type};
+    WORK(own, m, op, l->type, l);
     X x = &own;
     if (!a || a->kind != HLO_ATTR_RAGGED_DOT || a->ragged->lhs_ragged.n != 1 || !sizes->type->rank || l->type->rank > 60 || r->type->rank > 60 || sizes->type->rank > 60)
         return NULL;
@@ -595,13 +682,13 @@ static V expand_ragged_dot(struct hlo_module *m, struct hlo_op *op)
 
 static V index_constant(X x, double v)
 {
-    struct hlo_chlo scalar = {x->m, x->at, hlo_type_tensor(x->m, HLO_ELEM_I64, 0, NULL)};
+    WORK(scalar, x->m, x->at, hlo_type_tensor(x->m, HLO_ELEM_I64, 0, NULL), NULL);
     return hlo__chlo_const(&scalar, v);
 }
 
 static bool expand_scan(struct hlo_module *m, struct hlo_op *op, V *ret)
 {
-    struct hlo_chlo own = {m, op, NULL};
+    WORK(own, m, op, NULL, NULL);
     X x = &own;
     struct hlo_block *old = op->regions[0]->first;
     int64_t dim = hlo_op_i64(op, HLO_A_dimension, 0), steps = hlo_op_i64(op, HLO_A_scan_dim_size, -1);
@@ -699,7 +786,7 @@ static V expand_one(struct hlo_module *m, struct hlo_op *op)
 {
     enum hlo_op_id id = (enum hlo_op_id)op->id;
     V a = op->num_operands ? op->operands[0].value : NULL;
-    struct hlo_chlo own = {m, op, a ? a->type : op->results[0].type};
+    WORK(own, m, op, a ? a->type : op->results[0].type, a);
     X x = &own;
     for (size_t i = 0; i < NF_ARRAY_LEN(unaries); i++)
         if (unaries[i].id == id)
@@ -747,14 +834,15 @@ static V expand_one(struct hlo_module *m, struct hlo_op *op)
     }
 }
 
-static bool is_static(const struct hlo_op *op)
+/* Operands and results are ranked tensors; of ragged_dot and scan static ones. */
+static bool expandable(const struct hlo_op *op)
 {
-    for (uint32_t i = 0; i < op->num_operands; i++)
-        if (!op->operands[i].value->type->is_static)
+    bool fixed = op->id == HLO_OP_CHLO_RAGGED_DOT || op->id == HLO_OP_CHLO_SCAN;
+    for (uint32_t i = 0; i < op->num_operands + op->num_results; i++) {
+        const struct hlo_type *t = i < op->num_operands ? op->operands[i].value->type : op->results[i - op->num_operands].type;
+        if (t->kind != HLO_TYPE_TENSOR || (fixed && !t->is_static))
             return false;
-    for (uint32_t i = 0; i < op->num_results; i++)
-        if (!op->results[i].type->is_static)
-            return false;
+    }
     return true;
 }
 
@@ -765,8 +853,7 @@ int hlo_chlo_expand(struct hlo_module *m, bool (*keep)(const struct hlo_op *op),
         if (hlo_op_info((enum hlo_op_id)op->id)->dialect != HLO_DIALECT_CHLO || (keep && keep(op)))
             continue;
         V by[64] = {NULL};
-        bool any_shape = op->id == HLO_OP_CHLO_TAN || op->id == HLO_OP_CHLO_CONJ || op->id == HLO_OP_CHLO_SQUARE;
-        if (any_shape || is_static(op)) {
+        if (expandable(op)) {
             if (op->id == HLO_OP_CHLO_TOP_K)
                 (void)expand_top_k(m, op, by);
             else if (op->id == HLO_OP_CHLO_SCAN)

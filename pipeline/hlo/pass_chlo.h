@@ -1,6 +1,6 @@
 /* pass_chlo.h: CHLO operations written with StableHLO's.
  *
- * requires: a verified module; operands of the operations to be expanded have static shapes (chlo.tan and chlo.conj: any)
+ * requires: a verified module; operands of the operations to be expanded are ranked, those of ragged_dot and scan static
  * provides: no operation of the chlo dialect is left
  * breaks:   nothing; names, other operations and their order stay */
 #ifndef NEFFD_PIPELINE_HLO_PASS_CHLO_H
@@ -8,7 +8,7 @@
 
 #include "pipeline/hlo/ir.h"
 
-/* NF_EUNSUPPORTED names an operation that cannot be expanded (a dynamic shape), with its place. */
+/* NF_EUNSUPPORTED names an operation that cannot be expanded, with its place. */
 int hlo_pass_chlo(struct hlo_module *m, struct nf_error *err);
 /* The same, but for operations that keep says true of (NULL: of none). */
 int hlo_chlo_expand(struct hlo_module *m, bool (*keep)(const struct hlo_op *op), struct nf_error *err);
@@ -17,7 +17,9 @@ int hlo_chlo_expand(struct hlo_module *m, bool (*keep)(const struct hlo_op *op),
 struct hlo_chlo {
     struct hlo_module *m;
     struct hlo_op *at;                  /* new operations stand before it and have its place */
-    const struct hlo_type *t;           /* the working type: a static tensor of f32 or f64 */
+    const struct hlo_type *t;           /* the working type: a tensor of f32 or f64 */
+    struct hlo_value *like;             /* has the shape of t, where that is not static */
+    struct hlo_value **shape;           /* the sizes of `like`, once they are asked for */
 };
 typedef struct hlo_value *(*hlo_chlo_unary)(const struct hlo_chlo *x, struct hlo_value *a);
 
