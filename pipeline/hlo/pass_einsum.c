@@ -6,6 +6,7 @@
  * another size as if it were not there. In this order: a letter that comes twice in an operand keeps its diagonal; letters that
  * only one operand has and the result has not are summed up; what both have is a batch dimension or contracted (dot_general); a
  * transpose puts the rest where the result wants it. */
+#include "pipeline/hlo/pass_chlo.h"
 #include "pipeline/hlo/passes.h"
 
 #define MAX_LABELS 128
@@ -109,14 +110,14 @@ static struct hlo_value *diagonal(struct einsum *e, struct hlo_value *x, size_t 
 {
     struct hlo_module *m = e->m;
     const struct hlo_type *t = x->type, *index = hlo_type_tensor(m, HLO_ELEM_I64, t->rank, t->dims), *mask = hlo_type_tensor(m, HLO_ELEM_I1, t->rank, t->dims);
-    struct hlo_value *at[2];
+    struct hlo_value *at[2], *shape = NULL; /* of x, where it is known at run time */
+    struct hlo_value *zeros = hlo__chlo_const(&(struct hlo_chlo){.m = m, .at = e->op, .t = t, .like = x, .shape = &shape}, 0);
     for (int d = 0; d < 2; d++) {
-        at[d] = build(e, HLO_OP_IOTA, index, 0, NULL);
+        at[d] = build(e, shape ? HLO_OP_DYNAMIC_IOTA : HLO_OP_IOTA, index, shape ? 1 : 0, &shape);
         hlo_op_set_attr(at[d]->def.op, HLO_A_iota_dimension, hlo_attr_int(m, HLO_ELEM_I64, (int64_t)(d ? k : i)));
     }
     struct hlo_value *equal = build(e, HLO_OP_COMPARE, mask, 2, at);
     hlo_op_set_attr(equal->def.op, HLO_A_comparison_direction, hlo_attr_enum(m, HLO_ENUM_DIRECTION, HLO_EQ));
-    struct hlo_value *zeros = hlo_build_splat(m, e->op->block, e->op, t, 0);
     return sum_over(e, build(e, HLO_OP_SELECT, t, 3, (struct hlo_value *[]){equal, x, zeros}), k);
 }
 
@@ -129,7 +130,7 @@ static bool diagonals(struct einsum *e, struct term *t)
                 continue;
             }
             const struct hlo_type *x = t->value->type;
-            if (!x->is_static || x->dims[i] != x->dims[k])
+            if (x->dims[i] != x->dims[k] && x->dims[i] != HLO_DYNAMIC && x->dims[k] != HLO_DYNAMIC)
                 return false;
             t->value = diagonal(e, t->value, i, k);
             drop_label(&t->labels, k);

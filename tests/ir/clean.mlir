@@ -74,10 +74,10 @@ module {
     %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
     %0 = stablehlo.reduce(%arg0 init: %cst) applies stablehlo.add across dimensions = [1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>
     %1 = stablehlo.transpose %arg0, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+    %cst_0 = stablehlo.constant dense<0.000000e+00> : tensor<3x3xf32>
     %2 = stablehlo.iota dim = 0 : tensor<3x3xi64>
     %3 = stablehlo.iota dim = 1 : tensor<3x3xi64>
     %4 = stablehlo.compare EQ, %2, %3 : (tensor<3x3xi64>, tensor<3x3xi64>) -> tensor<3x3xi1>
-    %cst_0 = stablehlo.constant dense<0.000000e+00> : tensor<3x3xf32>
     %5 = stablehlo.select %4, %arg1, %cst_0 : tensor<3x3xi1>, tensor<3x3xf32>
     %cst_1 = stablehlo.constant dense<0.000000e+00> : tensor<f32>
     %6 = stablehlo.reduce(%5 init: %cst_1) applies stablehlo.add across dimensions = [1] : (tensor<3x3xf32>, tensor<f32>) -> tensor<3xf32>
@@ -98,3 +98,28 @@ func.func @refused(%m: tensor<2x3xf32>) -> tensor<2xf32> {
 }
 // ----- expected
 // error: 3: unary_einsum
+// =====
+// passes: legalise
+func.func @diagonal(%s: tensor<?x?xf32>) -> tensor<?xf32> {
+  %0 = stablehlo.unary_einsum %s, config = "aa->a" : (tensor<?x?xf32>) -> tensor<?xf32>
+  return %0 : tensor<?xf32>
+}
+// ----- expected
+module {
+  func.func @diagonal(%arg0: tensor<?x?xf32>) -> tensor<?xf32> {
+    %0 = stablehlo.get_dimension_size %arg0, dim = 0 : (tensor<?x?xf32>) -> tensor<i32>
+    %1 = stablehlo.get_dimension_size %arg0, dim = 1 : (tensor<?x?xf32>) -> tensor<i32>
+    %2 = stablehlo.reshape %0 : (tensor<i32>) -> tensor<1xi32>
+    %3 = stablehlo.reshape %1 : (tensor<i32>) -> tensor<1xi32>
+    %4 = stablehlo.concatenate %2, %3, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+    %5 = stablehlo.dynamic_broadcast_in_dim %cst, %4, dims = [] : (tensor<f32>, tensor<2xi32>) -> tensor<?x?xf32>
+    %6 = stablehlo.dynamic_iota %4, dim = 0 : (tensor<2xi32>) -> tensor<?x?xi64>
+    %7 = stablehlo.dynamic_iota %4, dim = 1 : (tensor<2xi32>) -> tensor<?x?xi64>
+    %8 = stablehlo.compare EQ, %6, %7 : (tensor<?x?xi64>, tensor<?x?xi64>) -> tensor<?x?xi1>
+    %9 = stablehlo.select %8, %arg0, %5 : tensor<?x?xi1>, tensor<?x?xf32>
+    %cst_0 = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+    %10 = stablehlo.reduce(%9 init: %cst_0) applies stablehlo.add across dimensions = [1] : (tensor<?x?xf32>, tensor<f32>) -> tensor<?xf32>
+    return %10 : tensor<?xf32>
+  }
+}

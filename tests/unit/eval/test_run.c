@@ -1,6 +1,7 @@
 /* Whole programs: checks that fail, limits, observers, processes that meet or do not. */
 #include "base/clock.h"
 #include "pipeline/hlo/eval.h"
+#include "pipeline/hlo/passes.h"
 
 #include <check.h>
 
@@ -302,6 +303,31 @@ START_TEST(operands_are_promoted_to_what_the_region_takes)
 }
 END_TEST
 
+/* The diagonal of a matrix whose size only its run knows. */
+START_TEST(a_deprecated_einsum_takes_shapes_of_run_time)
+{
+    static const char text[] =
+        "func.func @main() {\n"
+        "  %a = stablehlo.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>\n  %s = stablehlo.constant dense<2> : tensor<2xi32>\n"
+        "  %x = stablehlo.dynamic_reshape %a, %s : (tensor<2x2xf32>, tensor<2xi32>) -> tensor<?x?xf32>\n"
+        "  %d = stablehlo.unary_einsum %x, config = \"aa->a\" : (tensor<?x?xf32>) -> tensor<?xf32>\n"
+        "  %n = stablehlo.constant dense<2> : tensor<1xi32>\n  %r = stablehlo.dynamic_reshape %d, %n : (tensor<?xf32>, tensor<1xi32>) -> tensor<2xf32>\n"
+        "  check.expect_eq_const %r, dense<[1.0, 4.0]> : tensor<2xf32>\n"
+        "  return\n}\n";
+    struct nf_arena *a = nf_arena_new(0);
+    struct hlo_module *m;
+    struct nf_buf clean = NF_BUF_INIT;
+    ck_assert_msg(!hlo_parse(nf_str_c(text), NULL, a, &m, &error), "%s", error.message);
+    ck_assert_msg(!hlo_pass_legalise(m, &error), "%s", error.message);
+    ck_assert_int_eq(hlo_print(m, HLO_PRETTY, &clean), 0);
+    nf_buf_add_char(&clean, 0);
+    ck_assert_msg(run(clean.data, NULL) == 0, "%s: %s %s", error.location, error.message, seen.message);
+    ck_assert_uint_eq(seen.checks, 1);
+    nf_buf_done(&clean);
+    nf_arena_free(a);
+}
+END_TEST
+
 START_TEST(observers_see_results_and_can_stop)
 {
     struct hlo_eval_hooks hooks = {.user = &seen, .observe = on_observe};
@@ -351,6 +377,7 @@ int main(void)
     tcase_add_test(t, groups_by_mesh_axes);
     tcase_add_test(t, regions_combine_quantised_elements);
     tcase_add_test(t, operands_are_promoted_to_what_the_region_takes);
+    tcase_add_test(t, a_deprecated_einsum_takes_shapes_of_run_time);
     tcase_add_test(t, observers_see_results_and_can_stop);
     tcase_add_test(t, shapes_of_run_time_are_followed);
     suite_add_tcase(s, t);
