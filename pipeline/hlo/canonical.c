@@ -25,8 +25,10 @@ struct canon {
     struct hlo_block **blocks;          /* all of them, outer before inner */
     size_t num_blocks, cap_blocks;
     struct hlo_merge *merge;            /* step 4, where bodies may be equal; NULL before */
-    struct visit *stack;                /* of step 4 */
-    size_t cap_stack;
+    struct visit *stack;                /* of step 4: what is being visited, and the captures of those with regions */
+    struct capture *captures;
+    size_t depth, cap_stack, num_captures, cap_captures;
+    uint8_t *state;
 };
 
 static uint32_t traits_of(const struct hlo_op *op) { return hlo_op_info((enum hlo_op_id)op->id)->traits; }
@@ -358,34 +360,36 @@ static struct hlo_op *needed_in(const struct hlo_value *v, const struct hlo_bloc
 struct visit {
     struct hlo_op *op;
     uint32_t next;              /* operand */
-    struct hlo_walk walk;       /* what its regions capture */
-    struct hlo_op *inner;
-    uint32_t inner_next;
 };
 
-/* Next operation of b that v->op depends on, NULL when all have been named. */
-static struct hlo_op *next_need(struct visit *v, const struct hlo_block *b)
+/* Of a visit whose operation has regions: what they capture. */
+struct capture {
+    struct hlo_walk walk;
+    struct hlo_op *inner;
+    uint32_t next;              /* operand of inner */
+};
+
+/* The next operation of b that op's operands from *at on depend on, NULL when all have been named. */
+static struct hlo_op *next_operand(const struct hlo_op *op, uint32_t *at, const struct hlo_block *b)
 {
-    while (v->next < v->op->num_operands) {
-        struct hlo_op *d = needed_in(v->op->operands[v->next++].value, b);
+    while (*at < op->num_operands) {
+        struct hlo_op *d = needed_in(op->operands[(*at)++].value, b);
         if (d)
             return d;
     }
-    if (!v->op->num_regions)
-        return NULL;
+    return NULL;
+}
+
+static struct hlo_op *next_operand_inside(struct capture *c, const struct hlo_block *b)
+{
     for (;;) {
-        if (!v->inner) {
-            v->inner = hlo_walk_next(&v->walk);
-            v->inner_next = 0;
-            if (!v->inner)
-                return NULL;
-        }
-        while (v->inner_next < v->inner->num_operands) {
-            struct hlo_op *d = needed_in(v->inner->operands[v->inner_next++].value, b);
-            if (d)
-                return d;
-        }
-        v->inner = NULL;
+        struct hlo_op *d = c->inner ? next_operand(c->inner, &c->next, b) : NULL;
+        if (d)
+            return d;
+        c->inner = hlo_walk_next(&c->walk);
+        c->next = 0;
+        if (!c->inner)
+            return NULL;
     }
 }
 
@@ -402,43 +406,49 @@ static struct hlo_op *next_need(struct visit *v, const struct hlo_block *b)
         (c)->stack[(n)++] = __VA_ARGS__;                                                                                   \
     } while (0)
 
-/* Where a value's operation is, as order_block walks its block; by the id of the first result. */
+/* Where an operation with results is, as order_block walks its block; by the id of the first result. */
 enum { AHEAD, MET, ON_STACK, PLACED };
+
+static void enter(struct canon *c, struct hlo_op *op)
+{
+    if (op->num_results)
+        c->state[op->results[0].id] = ON_STACK;
+    PUSH(c, stack, cap_stack, c->depth, (struct visit){.op = op});
+    if (op->num_regions)
+        PUSH(c, captures, cap_captures, c->num_captures, (struct capture){.walk = hlo_walk_of(op)});
+}
 
 /* Keeps of block b what its effects and its terminator need, in the order in which they need it. From the first body on that may have
  * become equal to another, operations are compared again as they find their place. */
-static int order_block(struct canon *c, struct hlo_block *b, uint8_t *state)
+static int order_block(struct canon *c, struct hlo_block *b)
 {
     struct hlo_op *first = NULL, *last = NULL; /* the new list */
     bool bodies = false;
     HLO_FOR_OPS(root, b) {
-        if (root->num_results && state[root->results[0].id] == PLACED)
+        if (root->num_results && c->state[root->results[0].id] == PLACED)
             continue;
         if (root->num_results && traits_of(root) & HLO_T_PURE) {
-            state[root->results[0].id] = MET;
+            c->state[root->results[0].id] = MET;
             continue;
         }
-        size_t depth = 0;
-        PUSH(c, stack, cap_stack, depth, (struct visit){.op = root, .walk = hlo_walk_of(root)});
-        if (root->num_results)
-            state[root->results[0].id] = ON_STACK;
-        while (depth) {
-            struct visit *v = &c->stack[depth - 1];
-            struct hlo_op *need = next_need(v, b);
+        enter(c, root);
+        while (c->depth) {
+            struct visit *v = &c->stack[c->depth - 1];
+            struct hlo_op *op = v->op, *need = next_operand(op, &v->next, b);
+            if (!need && op->num_regions)
+                need = next_operand_inside(&c->captures[c->num_captures - 1], b);
             if (need) {
-                uint8_t *s = &state[need->results[0].id];
-                if (*s == AHEAD || *s == ON_STACK)
+                uint8_t state = c->state[need->results[0].id];
+                if (state == AHEAD || state == ON_STACK)
                     return nf_fail(c->err, NF_EGRAPH, "an operation needs one that stands behind it");
-                if (*s == MET) {
-                    *s = ON_STACK;
-                    PUSH(c, stack, cap_stack, depth, (struct visit){.op = need, .walk = hlo_walk_of(need)});
-                }
+                if (state == MET)
+                    enter(c, need);
                 continue;
             }
-            struct hlo_op *op = v->op;
-            depth--;
+            c->depth--;
+            c->num_captures -= op->num_regions > 0;
             if (op->num_results)
-                state[op->results[0].id] = PLACED;
+                c->state[op->results[0].id] = PLACED;
             bodies |= op->num_results && op->num_regions && traits_of(op) & HLO_T_PURE;
             if (bodies && hlo__merge_op(c->merge, op))
                 continue;
@@ -471,13 +481,13 @@ static void note_blocks(struct canon *c, struct hlo_op *op)
 static int order_blocks(struct canon *c)
 {
     size_t n = c->num_blocks;
-    uint8_t *state = nf_arena_alloc(c->scratch, (size_t)c->m->num_values + 1);
+    c->state = nf_arena_alloc(c->scratch, (size_t)c->m->num_values + 1);
     c->merge = hlo__merge_new(c->m, c->scratch);
     while (n--) {
         struct hlo_block *b = c->blocks[n];
         if (b->region->op->id == HLO_OP_MODULE)
             continue;
-        int rc = order_block(c, b, state);
+        int rc = order_block(c, b);
         if (rc)
             return rc;
     }

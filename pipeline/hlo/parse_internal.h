@@ -38,7 +38,7 @@ struct hlo_parser {
     uint64_t literals;
     uint64_t nodes;                         /* attributes, types and locations, those behind aliases counted each time */
     uint64_t seed;                          /* of the tables below: names are chosen by whoever wrote the text */
-    /* value names: log in order of definition, open addressing over it; indexes below `hidden` are outside an isolated region */
+    /* value names: log in order of definition (malloc'd, it gets long), open addressing over it; indexes below `hidden` are outside an isolated region */
     struct parse_name *names;
     uint32_t num_names, cap_names, hidden;
     uint32_t *name_slots, cap_name_slots;
@@ -73,7 +73,7 @@ struct parse_op {
     struct nf_str name;                     /* of an unknown one */
     uint32_t pos;
     uint32_t values, types, named, results; /* bases of the stacks: operands, result types, dictionary, result names */
-    const struct hlo_attr *slots[PARSE_MAX_SLOTS];
+    const struct hlo_attr **slots;          /* those of the row */
     uint32_t num_regions, cap_regions;
     struct hlo_region **regions;
 };

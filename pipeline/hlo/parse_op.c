@@ -59,6 +59,14 @@ static void names_place(struct hlo_parser *p, uint32_t index)
     p->name_slots[h] = index + 1;
 }
 
+static void names_reserve(struct hlo_parser *p)
+{
+    if (p->num_names < p->cap_names)
+        return;
+    p->cap_names = p->cap_names ? p->cap_names * 2 : 64;
+    p->names = nf_realloc(p->names, p->cap_names * sizeof *p->names);
+}
+
 static bool redefined(struct hlo_parser *p, struct nf_str name, const char *where)
 {
     return hlo__parse_fail_at(p, where, NF_EGRAPH, "redefinition of SSA value '%%%.*s'", (int)NF_MIN(name.len, (size_t)80), name.data);
@@ -81,7 +89,7 @@ bool hlo__parse_define(struct hlo_parser *p, struct nf_str name, struct hlo_valu
         uint32_t before = p->numbers[number];
         if (before > p->hidden)
             return redefined(p, name, where);
-        PARSE_PUSH(p, names, num_names, cap_names);
+        names_reserve(p);
         p->names[p->num_names] = (struct parse_name){.hash = number, .first = first, .count = count, .before = before};
         p->numbers[number] = ++p->num_names;
         return true;
@@ -98,7 +106,7 @@ bool hlo__parse_define(struct hlo_parser *p, struct nf_str name, struct hlo_valu
         if (p->name_slots[h] > p->hidden && n->hash == hash && n->len == name.len && memcmp(n->text, name.data, name.len) == 0)
             return redefined(p, name, where);
     }
-    PARSE_PUSH(p, names, num_names, cap_names);
+    names_reserve(p);
     p->names[p->num_names] = (struct parse_name){name.data, (uint32_t)name.len, hash, first, count, 0};
     names_place(p, p->num_names++);
     return true;
@@ -357,6 +365,14 @@ bool hlo__parse_region(struct hlo_parser *p, struct parse_op *b, const struct pa
 
 static int named_cmp(const void *a, const void *b) { return nf_str_cmp(((const struct hlo_named *)a)->name, ((const struct hlo_named *)b)->name); }
 
+static void set_row(struct parse_op *b, enum hlo_op_id id)
+{
+    b->id = id;
+    b->info = hlo_op_info(id);
+    for (int i = 0; i < b->info->num_attrs; i++)
+        b->slots[i] = NULL;
+}
+
 /* Makes the operation from what b collected, appends it, gives its results their names, reads its location. */
 static bool finish(struct hlo_parser *p, struct parse_op *b, struct hlo_block *block)
 {
@@ -415,8 +431,7 @@ static bool parse_generic(struct hlo_parser *p, struct parse_op *b)
     if (!hlo__parse_string(p, &name))
         return false;
     b->name = name;
-    b->id = hlo_op_find(name);
-    b->info = hlo_op_info(b->id);
+    set_row(b, hlo_op_find(name));
     if (b->id == HLO_OP_UNKNOWN) {
         const char *dot = name.len ? memchr(name.data, '.', name.len) : NULL;
         if (!name.len)
@@ -484,7 +499,8 @@ static bool parse_result_names(struct hlo_parser *p)
 
 static bool parse_operation(struct hlo_parser *p, struct hlo_block *block)
 {
-    struct parse_op b = {.values = p->num_values, .types = p->num_types, .named = p->num_named, .results = p->num_results};
+    const struct hlo_attr *slots[PARSE_MAX_SLOTS];
+    struct parse_op b = {.slots = slots, .values = p->num_values, .types = p->num_types, .named = p->num_named, .results = p->num_results};
     if (parse_peek(p) == '%' && !parse_result_names(p))
         return false;
     char c = parse_peek(p);
@@ -495,20 +511,20 @@ static bool parse_operation(struct hlo_parser *p, struct hlo_block *block)
     if (!w.len)
         return hlo__parse_wrong(p, "an operation");
     b.name = w;
-    b.id = hlo_op_find(w);
-    if (b.id == HLO_OP_UNKNOWN) {
+    enum hlo_op_id id = hlo_op_find(w);
+    if (id == HLO_OP_UNKNOWN) {
         if (nf_str_eq_c(w, "return"))
-            b.id = HLO_OP_FUNC_RETURN;
+            id = HLO_OP_FUNC_RETURN;
         else if (nf_str_eq_c(w, "call"))
-            b.id = HLO_OP_CALL;
+            id = HLO_OP_CALL;
         else if (nf_str_eq_c(w, "func"))
-            b.id = HLO_OP_FUNC;
+            id = HLO_OP_FUNC;
         else if (nf_str_eq_c(w, "module"))
-            b.id = HLO_OP_MODULE;
+            id = HLO_OP_MODULE;
         else
             return hlo__parse_fail_at(p, p->at, NF_EUNSUPPORTED, "custom op '%.*s' is unknown", (int)NF_MIN(w.len, (size_t)80), w.data);
     }
-    b.info = hlo_op_info(b.id);
+    set_row(&b, id);
     p->at += w.len;
     /* quantised constants are printed as "stablehlo.constant() <{..}> : .." and others keep their form */
     return hlo__parse_form(p, &b) && finish(p, &b, block);
@@ -589,6 +605,7 @@ int hlo_parse_section(struct nf_str text, uint32_t first_line, const struct hlo_
     }
     nf_map_free(p.aliases);
     nf_map_free(p.resources);
+    free(p.names);
     nf_arena_free(p.scratch);
     if (!ok)
         return p.code;
@@ -624,6 +641,7 @@ int hlo_parse_attr(struct hlo_module *m, struct nf_str text, const struct hlo_at
     }
     nf_map_free(p.aliases);
     nf_map_free(p.resources);
+    free(p.names);
     nf_arena_free(p.scratch);
     if (!ok)
         return p.code;
