@@ -33,59 +33,48 @@ bool hlo_enum_find(enum hlo_enum_class c, struct nf_str name, int64_t *ret_value
     return false;
 }
 
-const struct hlo_attr *hlo_attr_new(struct hlo_module *m, const struct hlo_attr *filled)
+/* A copy, or one that was made not long ago of the same bytes: lists and attributes repeat all over a program, and none is ever changed. */
+static const void *shared_copy(struct hlo_module *m, const void *data, size_t bytes)
 {
-    struct hlo_attr *a = nf_arena_alloc_raw(m->arena, sizeof *a);
-    *a = *filled;
-    return a;
+    struct hlo_recent own = {0}, *r = bytes <= 256 ? &m->tables->recent[nf_xxh3(data, bytes) % HLO_RECENT] : &own;
+    if (!r->copy || r->bytes != bytes || memcmp(r->copy, data, bytes) != 0) {
+        void *copy = nf_arena_alloc_raw(m->arena, bytes);
+        memcpy(copy, data, bytes);
+        *r = (struct hlo_recent){copy, bytes};
+    }
+    return r->copy;
 }
 
-static struct hlo_attr *fresh(struct hlo_module *m, enum hlo_attr_kind kind)
-{
-    struct hlo_attr *a = NF_NEW(m->arena, struct hlo_attr);
-    a->kind = kind;
-    return a;
-}
+const struct hlo_attr *hlo_attr_new(struct hlo_module *m, const struct hlo_attr *filled) { return shared_copy(m, filled, sizeof *filled); }
 
 struct hlo_ints hlo_ints_copy(struct hlo_module *m, size_t n, const int64_t *v)
 {
-    int64_t *c = nf_arena_alloc_raw(m->arena, n ? n * sizeof *c : 1);
-    if (n)
-        memcpy(c, v, n * sizeof *c);
-    return (struct hlo_ints){n, c};
+    static const int64_t nothing[1];
+    return (struct hlo_ints){n, n ? shared_copy(m, v, n * sizeof *v) : nothing};
 }
 
 const struct hlo_attr *hlo_attr_unit(struct hlo_module *m)
 {
     if (!m->tables->unit)
-        m->tables->unit = fresh(m, HLO_ATTR_UNIT);
+        m->tables->unit = hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_UNIT});
     return m->tables->unit;
 }
 
 const struct hlo_attr *hlo_attr_bool(struct hlo_module *m, bool b)
 {
-    if (!m->tables->bools[b]) {
-        struct hlo_attr *a = fresh(m, HLO_ATTR_BOOL);
-        a->b = b;
-        m->tables->bools[b] = a;
-    }
+    if (!m->tables->bools[b])
+        m->tables->bools[b] = hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_BOOL, .b = b});
     return m->tables->bools[b];
 }
 
 const struct hlo_attr *hlo_attr_int(struct hlo_module *m, enum hlo_elem e, int64_t v)
 {
-    struct hlo_attr *a = fresh(m, HLO_ATTR_INT);
-    a->type = hlo_type_scalar(m, e);
-    a->i = v;
-    return a;
+    return hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_INT, .type = hlo_type_scalar(m, e), .i = v});
 }
 
 const struct hlo_attr *hlo_attr_float_bits(struct hlo_module *m, enum hlo_elem e, uint64_t bits)
 {
-    struct hlo_attr *a = fresh(m, HLO_ATTR_FLOAT);
-    a->type = hlo_type_scalar(m, e);
-    a->bits = bits;
-    return a;
+    return hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_FLOAT, .type = hlo_type_scalar(m, e), .bits = bits});
 }
 
 const struct hlo_attr *hlo_attr_float(struct hlo_module *m, enum hlo_elem e, double v)
@@ -95,9 +84,7 @@ const struct hlo_attr *hlo_attr_float(struct hlo_module *m, enum hlo_elem e, dou
 
 static const struct hlo_attr *with_text(struct hlo_module *m, enum hlo_attr_kind kind, struct nf_str s)
 {
-    struct hlo_attr *a = fresh(m, kind);
-    a->str = s.len ? nf_arena_str(m->arena, s) : (struct nf_str){"", 0};
-    return a;
+    return hlo_attr_new(m, &(struct hlo_attr){.kind = kind, .str = s.len ? nf_arena_str(m->arena, s) : (struct nf_str){"", 0}});
 }
 
 const struct hlo_attr *hlo_attr_string(struct hlo_module *m, struct nf_str s) { return with_text(m, HLO_ATTR_STRING, s); }
@@ -106,20 +93,13 @@ const struct hlo_attr *hlo_attr_opaque(struct hlo_module *m, struct nf_str s) { 
 
 const struct hlo_attr *hlo_attr_type(struct hlo_module *m, const struct hlo_type *t)
 {
-    struct hlo_attr *a = fresh(m, HLO_ATTR_TYPE);
-    a->type = t;
-    return a;
+    return hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_TYPE, .type = t});
 }
 
 const struct hlo_attr *hlo_attr_array(struct hlo_module *m, size_t n, const struct hlo_attr *const *v)
 {
-    struct hlo_attr *a = fresh(m, HLO_ATTR_ARRAY);
-    const struct hlo_attr **c = nf_arena_alloc_array(m->arena, n + 1, sizeof *c);
-    for (size_t i = 0; i < n; i++)
-        c[i] = v[i];
-    a->array.n = n;
-    a->array.v = c;
-    return a;
+    static const struct hlo_attr *const nothing[1];
+    return hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_ARRAY, .array = {n, n ? shared_copy(m, v, n * sizeof *v) : nothing}});
 }
 
 static int named_cmp(const void *a, const void *b)
@@ -129,30 +109,21 @@ static int named_cmp(const void *a, const void *b)
 
 const struct hlo_attr *hlo_attr_dict(struct hlo_module *m, size_t n, const struct hlo_named *v)
 {
-    struct hlo_attr *a = fresh(m, HLO_ATTR_DICT);
     struct hlo_named *c = nf_arena_alloc_array(m->arena, n + 1, sizeof *c);
     for (size_t i = 0; i < n; i++)
         c[i] = v[i];
     qsort(c, n, sizeof *c, named_cmp);
-    a->dict.n = n;
-    a->dict.v = c;
-    return a;
+    return hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_DICT, .dict = {n, c}});
 }
 
 const struct hlo_attr *hlo_attr_enum(struct hlo_module *m, enum hlo_enum_class c, int64_t value)
 {
-    struct hlo_attr *a = fresh(m, HLO_ATTR_ENUM);
-    a->enumeration.class = c;
-    a->enumeration.value = value;
-    return a;
+    return hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_ENUM, .enumeration = {c, value}});
 }
 
 const struct hlo_attr *hlo_attr_dense_array(struct hlo_module *m, enum hlo_elem e, size_t n, const int64_t *v)
 {
-    struct hlo_attr *a = fresh(m, HLO_ATTR_DENSE_ARRAY);
-    a->type = hlo_type_scalar(m, e);
-    a->ints = hlo_ints_copy(m, n, v);
-    return a;
+    return hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_DENSE_ARRAY, .type = hlo_type_scalar(m, e), .ints = hlo_ints_copy(m, n, v)});
 }
 
 const struct hlo_attr *hlo_attr_i64s(struct hlo_module *m, size_t n, const int64_t *v)
@@ -162,13 +133,10 @@ const struct hlo_attr *hlo_attr_i64s(struct hlo_module *m, size_t n, const int64
 
 const struct hlo_attr *hlo_attr_bools(struct hlo_module *m, size_t n, const bool *v)
 {
-    struct hlo_attr *a = fresh(m, HLO_ATTR_DENSE_ARRAY);
     int64_t *c = nf_arena_alloc_array(m->arena, n + 1, sizeof *c);
     for (size_t i = 0; i < n; i++)
         c[i] = v[i];
-    a->type = hlo_type_scalar(m, HLO_ELEM_I1);
-    a->ints = (struct hlo_ints){n, c};
-    return a;
+    return hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_DENSE_ARRAY, .type = hlo_type_scalar(m, HLO_ELEM_I1), .ints = {n, c}});
 }
 
 /* True when all elements equal the first. Comparing the bytes with themselves one element further finds that fast. */
@@ -179,16 +147,12 @@ static bool all_equal(struct nf_str raw, size_t each)
 
 const struct hlo_attr *hlo_attr_dense(struct hlo_module *m, const struct hlo_type *tensor, struct nf_str raw, bool splat)
 {
-    struct hlo_attr *a = fresh(m, HLO_ATTR_DENSE);
     size_t each = hlo_elem_bytes(hlo_type_storage(tensor));
     if (!splat && raw.len > 0 && each > 0 && all_equal(raw, each)) {
         splat = true;
         raw.len = each;
     }
-    a->type = tensor;
-    a->dense.raw = raw;
-    a->dense.splat = splat;
-    return a;
+    return hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_DENSE, .type = tensor, .dense = {.raw = raw, .splat = splat}});
 }
 
 const struct hlo_attr *hlo_attr_dense_i64s(struct hlo_module *m, uint32_t rank, const int64_t *dims, const int64_t *v)
@@ -202,11 +166,7 @@ const struct hlo_attr *hlo_attr_dense_i64s(struct hlo_module *m, uint32_t rank, 
 }
 
 #define COPY_ATTR(kind_, field, source)                                                                                    \
-    struct hlo_attr *a = fresh(m, kind_);                                                                                  \
-    void *copy = nf_arena_alloc_raw(m->arena, sizeof *(source));                                                           \
-    memcpy(copy, (source), sizeof *(source));                                                                              \
-    a->field = copy;                                                                                                       \
-    return a
+    return hlo_attr_new(m, &(struct hlo_attr){.kind = kind_, .field = shared_copy(m, source, sizeof *(source))})
 
 const struct hlo_attr *hlo_attr_dot(struct hlo_module *m, const struct hlo_dot *d) { COPY_ATTR(HLO_ATTR_DOT, dot, d); }
 const struct hlo_attr *hlo_attr_conv(struct hlo_module *m, const struct hlo_conv *c) { COPY_ATTR(HLO_ATTR_CONV, conv, c); }
@@ -217,9 +177,7 @@ const struct hlo_attr *hlo_attr_loc(struct hlo_module *m, const struct hlo_loc *
 
 const struct hlo_attr *hlo_attr_channel(struct hlo_module *m, int64_t handle, int64_t type)
 {
-    struct hlo_attr *a = fresh(m, HLO_ATTR_CHANNEL);
-    a->channel = (struct hlo_channel){handle, type};
-    return a;
+    return hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_CHANNEL, .channel = {handle, type}});
 }
 
 /* ---- comparing ---- */

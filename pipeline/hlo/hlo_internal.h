@@ -4,8 +4,15 @@
 
 #include "pipeline/hlo/hlo.h"
 
+#define HLO_RECENT 256
+struct hlo_recent {
+    const void *copy;
+    size_t bytes;
+};
+
 /* Interned things of a module. All memory is the arena's. */
 struct hlo_tables {
+    struct hlo_recent recent[HLO_RECENT];         /* lists and attributes made not long ago, by the hash of their bytes */
     const struct hlo_type **types;      /* open addressing, power of two */
     uint32_t *type_hashes;
     uint32_t num_types, cap_types;
