@@ -7,11 +7,11 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 DESTDIR=$root meson install -C "$build" --no-rebuild --quiet >/dev/null
 find "$root" -name neffd.pc | grep -q . || { echo "neffd.pc is not installed"; exit 1; }
+find "$root" -path '*/bin/neffd' | grep -q . || { echo "bin/neffd is not installed"; exit 1; }
 pc=$(dirname "$(find "$root" -name neffd.pc)")
-prefix=$(dirname "$(dirname "$(dirname "$pc")")")
-case $pc in */lib/pkgconfig) prefix=$(dirname "$(dirname "$pc")") ;; esac
-for file in bin/neffd bin/neffctl bin/neffopt bin/neffcc libexec/neffd/neffcc-full include/neffd.h include/neffd_codes.h share/man/man1/neffctl.1 share/man/man1/neffcc.1 share/man/man8/neffd.8 \
-    share/neffd/neffd.conf.sample lib/systemd/system/neffd.service; do
+prefix=$(dirname "$(dirname "$(find "$root" -path '*/bin/neffd')")")
+for file in bin/neffctl bin/neffopt bin/neffcc libexec/neffd/neffcc-full include/neffd.h include/neffd_codes.h \
+    share/man/man1/neffctl.1 share/man/man1/neffcc.1 share/man/man8/neffd.8 share/neffd/neffd.conf.sample lib/systemd/system/neffd.service; do
     [ -e "$prefix/$file" ] || { echo "$file is not installed"; exit 1; }
 done
 library=$(dirname "$pc")
