@@ -1,5 +1,6 @@
 /* target_cpu.c: target `cpu`. The artifact holds native code where every operation of the module has a native form; else it carries
- * the canonical module, which the evaluator runs. Option native=1 makes the second case an error, native=0 asks for it. */
+ * the canonical module, which the evaluator runs. Option native=1 makes the second case an error, native=0 asks for it. What neither
+ * has (a custom call that nobody here knows) is an error now, not when the artifact is run. */
 #include "pipeline/target.h"
 
 #include "base/log.h"
@@ -167,6 +168,8 @@ static int compile(const struct compile_input *input, struct compile_sink *sink,
         if (!made)
             sink_log(sink, NF_LOG_INFO, "cpu", nf_str_c(why.message));
     }
+    if (!made && (r = hlo_evaluable(input->graph->module, err)) != NF_OK)
+        goto out;
     if (made)
         cg_artifact_write(&native, w);
     else

@@ -329,11 +329,9 @@ int hlo_e_custom_call(struct ev_ctx *c, struct nf_error *err)
         const char *name;
         ev_fn fn;
     } targets[] = {
-        {"check.expect_eq", target_expect_eq}, {"check.expect_almost_eq", target_expect_almost_eq}, {"check.expect_close", target_expect_close},
-        {"check.eq", target_eq}, {"Sharding", target_pass}, {"annotate_device_placement", target_pass}, {"LayoutConstraint", target_pass},
-        {"xla.sdy.FuncResultSharding", target_pass}, {"lapack_spotrf_ffi", target_potrf}, {"lapack_dpotrf_ffi", target_potrf},
-        {"lapack_cpotrf_ffi", target_potrf}, {"lapack_zpotrf_ffi", target_potrf}, {"lapack_strsm_ffi", target_trsm}, {"lapack_dtrsm_ffi", target_trsm},
-        {"lapack_ctrsm_ffi", target_trsm}, {"lapack_ztrsm_ffi", target_trsm},
+#define TARGET(name, function) {name, function},
+#include "pipeline/hlo/eval_targets.def"
+#undef TARGET
     };
     struct nf_str name = hlo_op_string(c->op, HLO_A_call_target_name);
     for (size_t i = 0; i < NF_ARRAY_LEN(targets); i++)

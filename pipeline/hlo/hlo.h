@@ -52,6 +52,10 @@ int hlo_print_canonical(const struct hlo_module *m, struct nf_buf *out, struct n
 /* SHA-256 over the canonical form (large constants by digest), format version included; without the print. */
 int hlo_key(struct hlo_module *m, struct nf_digest *ret_key, struct nf_error *err);
 
+/* NF_EUNSUPPORTED names the first operation, or custom call, that the evaluator has no function for, with its place: such a program need
+ * not be tried. */
+int hlo_evaluable(const struct hlo_module *m, struct nf_error *err);
+
 /* What a cache key is explained with. Everything lives in the module's arena. */
 struct hlo_value_component {
     struct nf_str text;              /* input, output: type and the attributes that matter; constant: type */

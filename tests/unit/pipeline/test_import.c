@@ -155,6 +155,35 @@ START_TEST(cpu_makes_a_neff_that_says_what_it_takes)
 }
 END_TEST
 
+/* At compile time, at the line that the user wrote, however the artifact would have been made; and what the evaluator does know is
+ * compiled though it has no native form. */
+START_TEST(cpu_refuses_what_nothing_here_runs)
+{
+    static const char text[] = "module @m {\n  func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n    %c = stablehlo.negate %a : tensor<4xf32>\n\n"
+                               "    %0 = stablehlo.custom_call @%s(%c) : (tensor<4xf32>) -> tensor<4xf32>\n    return %0 : tensor<4xf32>\n  }\n}\n";
+    const struct pipe_option modes[] = {{"native", NF_STR("auto")}, {"native", NF_STR("0")}, {"native", NF_STR("1")}};
+    struct target_id id;
+    ck_assert_int_eq(target_cpu.identify(NULL, &id, &err), 0);
+    const char *hole = strstr(text, "%s");
+    for (size_t i = 0; i < 3; i++)
+        for (int known = 0; known < 2; known++) {
+            char full[1024];
+            nf_format(full, sizeof(full), "%.*s%s%s", (int)(hole - text), text, known ? "LayoutConstraint" : "my_kernel", hole + 2);
+            struct compile_input in = {.graph = import(nf_str_c(full)), .target = "cpu", .id = &id, .work_dir = dir, .options = &modes[i], .option_count = 1};
+            struct compile_sink sink = {.artifact = take};
+            memset(&err, 0, sizeof(err));
+            int r = pipe_compile(&in, &sink, &err);
+            if (known && i < 2) {
+                ck_assert_msg(r == 0, "%s", err.message);
+                continue;
+            }
+            ck_assert_int_eq(r, NF_EUNSUPPORTED);
+            ck_assert_msg(strstr(err.message, known ? "LayoutConstraint" : "my_kernel") != NULL, "%s", err.message);
+            ck_assert_str_eq(err.location, "5:10");
+        }
+}
+END_TEST
+
 START_TEST(cpu_knows_its_options)
 {
     struct target_id id = {.target = "cpu"};
@@ -182,6 +211,7 @@ int main(void)
     tcase_add_test(t, einsum_is_a_product);
     tcase_add_test(t, errors_name_the_file_and_the_stage);
     tcase_add_test(t, cpu_makes_a_neff_that_says_what_it_takes);
+    tcase_add_test(t, cpu_refuses_what_nothing_here_runs);
     tcase_add_test(t, cpu_knows_its_options);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
