@@ -92,6 +92,7 @@ struct cg_graph {
     uint32_t nparam, nresult;
     struct nf_map *cse;
     uint32_t block;                    /* of the plan */
+    uint32_t number;                   /* of the printed form */
     struct cg_steps *steps;
     int32_t end;                       /* nested: when the operation that it belongs to is over */
     struct cg_graph *older;            /* the one made before, of all of a cg */
@@ -166,11 +167,15 @@ struct cg_value *cg_dense(struct cg_graph *g, struct cg_value *v);
 struct cg_value *cg_copy(struct cg_graph *g, struct cg_value *v);
 struct cg_value *cg_lib(struct cg_graph *g, enum plan_op op, uint32_t nin, struct cg_value *const *in, uint32_t nattr, const int64_t *attrs);
 void cg_lib_results(struct cg_value *lib, uint32_t n, const uint8_t *dt, const int *rank, const int64_t *const *dims, struct cg_value **ret);
+void cg_enter(struct cg_value *v);                        /* a value that was read: equal ones will not be made again */
 uint32_t cg_label(struct cg *cg, struct nf_str text);
 bool cg_is_view(const struct cg_value *v);
 struct cg_value *cg_base(struct cg_value *v);             /* behind all views */
 bool cg_splat_is(const struct cg_value *v, double x);
-void cg_graph_print(const struct cg_graph *g, struct nf_buf *out);
+
+/* ---- graph_text.c ---- */
+void cg_graph_print(struct cg_graph *g, struct nf_buf *out);        /* of the main one, with all inside */
+int cg_graph_parse(struct cg *cg, struct nf_str text, struct nf_error *err); /* into an empty cg, as cg_import leaves it; NF_EGRAPH */
 
 /* ---- index.c: affine index expressions over loop atoms ---- */
 struct cg_term {

@@ -162,7 +162,8 @@ static void trace(const struct cg *cg, struct hlo_module *m, struct cg_traces *r
     }
 }
 
-int cg_build(struct hlo_module *m, const struct cg_request *q, struct cg_artifact *ret, struct nf_error *err)
+/* Of a module, or of the text of a graph. */
+static int build(struct hlo_module *m, struct nf_str graph, const struct cg_request *q, struct cg_artifact *ret, struct nf_error *err)
 {
     struct cg cg = {.arena = nf_arena_new(0), .print = q->print, .print_user = q->print_user, .err = err};
     struct nf_buf image = NF_BUF_INIT;
@@ -173,9 +174,9 @@ int cg_build(struct hlo_module *m, const struct cg_request *q, struct cg_artifac
     cg.options.lanes = cg.options.features & CPU_FEATURE_AVX512 ? 16 : cg.options.features & CPU_FEATURE_AVX2 ? 8 : 4;
     /* Deprecated operations are rewritten, dynamic shapes refined from the entry's; what stays is refused by name below. */
     struct nf_error ignored = {0};
-    if (wants_passes(m) && !hlo_pass_legalise(m, &ignored) && !hlo_pass_inline(m, &ignored)) (void)hlo_pass_refine(m, &ignored);
-    int rc = hlo_chlo_expand(m, is_imported, err);
-    if (!rc) rc = cg_import(&cg, m, err);
+    if (m && wants_passes(m) && !hlo_pass_legalise(m, &ignored) && !hlo_pass_inline(m, &ignored)) (void)hlo_pass_refine(m, &ignored);
+    int rc = m ? hlo_chlo_expand(m, is_imported, err) : cg_graph_parse(&cg, graph, err);
+    if (!rc && m) rc = cg_import(&cg, m, err);
     if (rc) goto out;
     t1 = nf_now_ns();
     rep.import_ns = t1 - t0;
@@ -214,7 +215,7 @@ int cg_build(struct hlo_module *m, const struct cg_request *q, struct cg_artifac
     struct cg_artifact a = {.constants = cg.constants, .image = image, .replicas = cg.replicas, .partitions = cg.partitions, .report = rep};
     plan_write(plan, &a.plan);
     cg.constants = image = NF_BUF_INIT;
-    if (q->ret_traces) trace(&cg, m, q->ret_traces);
+    if (q->ret_traces && m) trace(&cg, m, q->ret_traces);
     *ret = a;
 out:
     nf_buf_done(&image);
@@ -227,3 +228,10 @@ out:
     nf_arena_free(cg.arena);
     return rc;
 }
+
+int cg_build(struct hlo_module *m, const struct cg_request *q, struct cg_artifact *ret, struct nf_error *err)
+{
+    return build(m, (struct nf_str){0}, q, ret, err);
+}
+
+int cg_build_text(struct nf_str graph, const struct cg_request *q, struct cg_artifact *ret, struct nf_error *err) { return build(NULL, graph, q, ret, err); }

@@ -54,6 +54,9 @@ struct cg_artifact {
 /* NF_EUNSUPPORTED names the operation that has no native form. Passes may have changed the module (deprecated operations, dynamic
  * shapes). */
 int cg_build(struct hlo_module *m, const struct cg_request *request, struct cg_artifact *ret_artifact, struct nf_error *err);
+/* From what a stage import or group printed: the same plan, but for labels of values that nothing uses. The text is our own and not checked like a
+ * file's: the plan is. NF_EGRAPH with location "line:1". */
+int cg_build_text(struct nf_str graph, const struct cg_request *request, struct cg_artifact *ret_artifact, struct nf_error *err);
 void cg_artifact_done(struct cg_artifact *a);
 struct neff_writer;
 /* Adds the members (their bytes are borrowed until the writer is finished) and notes to a NEFF whose tensors are the caller's. */

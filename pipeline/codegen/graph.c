@@ -98,6 +98,14 @@ static struct cg_value *unique(struct cg_graph *g, struct cg_value *v)
     return v;
 }
 
+void cg_enter(struct cg_value *v)
+{
+    bool made_once = v->kind == CG_SPLAT || v->kind == CG_CONST || v->kind == CG_IOTA || v->kind == CG_REDUCE || cg_is_view(v) || (v->kind == CG_EW && !(v->op == RP_COPY && v->output));
+    uint32_t n = v->graph->n;
+    if (made_once && !v->dead) (void)unique(v->graph, v);
+    v->graph->n = n; /* an equal one that stands before takes nothing back */
+}
+
 static bool same_dims(const struct cg_value *v, int rank, const int64_t *dims)
 {
     return v->rank == rank && memcmp(v->dims, dims, (size_t)rank * sizeof *dims) == 0;
@@ -426,47 +434,3 @@ uint32_t cg_label(struct cg *cg, struct nf_str text)
     nf_map_put(cg->label_map, text, (void *)(uintptr_t)(cg->nlabel + 1));
     return cg->nlabel++;
 }
-
-/* ------------------------------------------------------------------------------------------------------------ print */
-
-static void print_list(struct nf_buf *out, const char *name, const int64_t *v, uint32_t n)
-{
-    nf_buf_addf(out, " %s=", name);
-    for (uint32_t i = 0; i < n; i++) nf_buf_addf(out, i ? ",%" PRId64 : "%" PRId64, v[i]);
-}
-
-static void print_depth(const struct cg_graph *g, struct nf_buf *out, int depth)
-{
-    static const char *const kinds[] = {"arg",   "param",  "const",    "splat", "iota", "",  "broadcast", "reshape", "transpose", "slice",
-                                        "reduce", "assemble", "piece", "dot",  "",    "result"};
-    for (uint32_t i = 0; i < g->n; i++) {
-        const struct cg_value *v = g->v[i];
-        if (v->dead) continue;
-        nf_buf_addf(out, "%*s%%%u:%s[", 2 * depth, "", v->id, cpu_dt_info[v->dt].name);
-        for (int d = 0; d < v->rank; d++) nf_buf_addf(out, d ? "x%" PRId64 : "%" PRId64, v->dims[d]);
-        nf_buf_addf(out, "] = %s", v->kind == CG_EW ? rp_op_info[v->op].name : v->kind == CG_LIB ? plan_op_name((enum plan_op)v->op) : kinds[v->kind]);
-        if (v->kind == CG_REDUCE) nf_buf_addf(out, ".%s", rp_red_names[v->aux]);
-        for (uint32_t k = 0; k < v->nin; k++) nf_buf_addf(out, v->in[k]->graph == g ? " %%%u" : " ^%%%u", v->in[k]->id);
-        if (v->kind == CG_EW && v->aux) nf_buf_addf(out, " aux=%u", v->aux);
-        if (v->kind == CG_SPLAT && v->dt <= CPU_U64) nf_buf_addf(out, " %" PRId64, v->num.i);
-        else if (v->kind == CG_SPLAT) nf_buf_addf(out, " %.17g", v->num.re);
-        if (v->kind == CG_ARG || v->kind == CG_IOTA || v->kind == CG_RESULT) nf_buf_addf(out, " %u", v->index);
-        if (v->list) print_list(out, "list", v->list, v->nlist);
-        if (v->list2) print_list(out, "step", v->list2, v->nlist);
-        if (v->nattr) print_list(out, "attr", v->attrs, v->nattr);
-        if (v->space) nf_buf_addf(out, " ; space %d depth %d%s", v->space, v->depth, v->row ? " row" : "");
-        if (v->stored) nf_buf_add_c(out, " stored");
-        if (v->output) nf_buf_add_c(out, " output");
-        nf_buf_add_char(out, '\n');
-        for (uint32_t k = 0; k < v->ngraph; k++) {
-            nf_buf_addf(out, "%*s{\n", 2 * depth, "");
-            if (depth < 32) print_depth(v->graphs[k], out, depth + 1);
-            nf_buf_addf(out, "%*s}\n", 2 * depth, "");
-        }
-    }
-    nf_buf_addf(out, "%*sreturn", 2 * depth, "");
-    for (uint32_t i = 0; i < g->nresult; i++) nf_buf_addf(out, " %%%u", g->results[i]->id);
-    nf_buf_add_char(out, '\n');
-}
-
-void cg_graph_print(const struct cg_graph *g, struct nf_buf *out) { print_depth(g, out, 0); }

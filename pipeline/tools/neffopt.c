@@ -40,7 +40,8 @@ static const char usage_text[] =
     "  --verify           nothing but the verdict\n"
     "  --eval             run it on the reference evaluator\n"
     "  --check-steps      compare what the native form stores with the evaluator, and name the first operation that differs\n"
-    "  --native-stage S   print a stage of the native code generator: import, group, plan, assembly, or all\n"
+    "  --native-stage S   print a stage of the native code generator: import, group, plan, assembly, or all;\n"
+    "                     FILE may be what stage import or group printed, which is read and goes on from there\n"
     "  --inputs DIR       arguments: DIR/00.npy, 01.npy, ...\n"
     "  --expected DIR     compare the results with DIR/00.npy, ...; tolerances are those of manifest.json\n"
     "  --function NAME    run another function than the entry\n"
@@ -184,6 +185,13 @@ static int run(const struct options *o)
         rc = nf_file_read(o->input, UINT32_MAX, &text, &err);
     }
     int64_t t0 = nf_now_ns(), t1 = t0, t2 = t0, t3 = t0;
+    if (!rc && o->action == ACT_STAGE && nf_str_starts(nf_buf_str(&text), NF_STR("graph replicas="))) { /* what a stage printed */
+        rc = neffopt_stage_text(nf_buf_str(&text), o->stage ? o->stage : o->stage_after, &err);
+        if (rc && err.location[0])
+            nf_error_prefix(&err, "%s:%s", o->input, err.location);
+        rc = rc ? fail_with(o, &err) : 0;
+        goto out;
+    }
     if (!rc) {
         enum pipe_kind kind = pipe_kind_sniff(nf_buf_str(&text));
         if (o->kind)
@@ -248,6 +256,7 @@ static int run(const struct options *o)
         fprintf(stderr, "neffopt: %zu bytes, %u operations, %u values, %zu bytes of memory; parse %.2f ms, verify %.2f ms, canonical %.2f ms, print %.2f ms\n", text.len, m->num_ops,
                 m->num_values, nf_arena_bytes(arena), (double)(t1 - t0) / 1e6, (double)(t2 - t1) / 1e6, (double)(t3 - t2) / 1e6, (double)(t4 - t3) / 1e6);
     }
+out:
     nf_buf_done(&text);
     nf_buf_done(&out);
     nf_arena_free(arena);

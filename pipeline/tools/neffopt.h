@@ -51,6 +51,8 @@ int neffopt_native(struct hlo_module *m, struct nf_str function, const struct hl
 int neffopt_steps(struct hlo_module *m, const char *inputs, struct nf_error *err);
 /* Prints a stage of the code generator, or all; changes the module. */
 int neffopt_stage(struct hlo_module *m, const char *stage, bool to_stderr, struct nf_error *err);
+/* From what stage import or group printed. */
+int neffopt_stage_text(struct nf_str graph, const char *stage, struct nf_error *err);
 
 void json_string(struct nf_str s, struct nf_buf *out);
 

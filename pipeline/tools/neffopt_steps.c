@@ -91,15 +91,22 @@ static void show(void *user, const char *stage, struct nf_str text)
     fwrite(text.data, 1, text.len, s->to);
 }
 
-int neffopt_stage(struct hlo_module *m, const char *stage, bool to_stderr, struct nf_error *err)
+static int stage_of(struct hlo_module *m, struct nf_str graph, const char *stage, FILE *to, struct nf_error *err)
 {
-    struct shown s = {stage, to_stderr ? stderr : stdout};
+    struct shown s = {stage, to};
     struct cg_request q = {.tier = 1, .print = show, .print_user = &s};
     struct cg_artifact a = {0};
-    int rc = cg_build(m, &q, &a, err);
+    int rc = m ? cg_build(m, &q, &a, err) : cg_build_text(graph, &q, &a, err);
     if (!rc) cg_artifact_done(&a);
     return rc;
 }
+
+int neffopt_stage(struct hlo_module *m, const char *stage, bool to_stderr, struct nf_error *err)
+{
+    return stage_of(m, (struct nf_str){0}, stage, to_stderr ? stderr : stdout, err);
+}
+
+int neffopt_stage_text(struct nf_str graph, const char *stage, struct nf_error *err) { return stage_of(NULL, graph, stage, stdout, err); }
 
 int neffopt_steps(struct hlo_module *m, const char *inputs, struct nf_error *err)
 {

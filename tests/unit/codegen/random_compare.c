@@ -10,6 +10,7 @@
 #include "runtime/cpu/types.h"
 #include "tests/unit/codegen/random_bound.h"
 #include "tests/unit/codegen/random_internal.h"
+#include "tests/unit/codegen/stages.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -114,8 +115,12 @@ int random_compare(struct nf_str text, uint64_t seed, int threads, bool interpre
     }
     unsigned replicas = grid(m, "mhlo.num_replicas"), partitions = grid(m, "mhlo.num_partitions"), devices = replicas * partitions;
     const struct hlo_block *entry = hlo_func_block(hlo_module_entry(m));
-    struct cg_request q = {.tier = 0, .interpret = interpret};
+    struct stages stages = {0};
+    struct cg_request q = {.tier = 0, .interpret = interpret, .print = interpret ? stages_keep : NULL, .print_user = &stages};
     int cg = cg_compile(m, &q, &neff, NULL, &own);
+    bool back = cg || !interpret || stages_read_back(&stages, &q, why) == 0;
+    stages_done(&stages);
+    if (!back) goto out;
     int ev = hlo_eval_new(m, &o, &e, &err);
     if (cg || ev) {
         *ret_refused = cg == NF_EUNSUPPORTED && ev == NF_EUNSUPPORTED;

@@ -1,9 +1,12 @@
 /* Text cases: tests/ir/codegen/NAME.mlir compiles (without machine code) to the plan in NAME.plan. With UPDATE=1 in the environment the
- * plans are written instead of compared. Every plan, and every kernel in it, also reads back to what was printed. */
+ * plans are written instead of compared. Every plan, every kernel in it, and the graphs of the
+ * stages before also read back to what was printed. */
 #include "base/file.h"
+#include "pipeline/codegen/cg.h"
 #include "pipeline/codegen/codegen.h"
 #include "pipeline/hlo/hlo.h"
 #include "runtime/cpu/plan.h"
+#include "tests/unit/codegen/stages.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -11,11 +14,6 @@
 
 static char *names[256];
 static int count;
-
-static void keep_plan(void *user, const char *stage, struct nf_str text)
-{
-    if (strcmp(stage, "plan") == 0) nf_buf_add_str(user, text);
-}
 
 static void kernels_read_back(struct nf_str plan)
 {
@@ -43,19 +41,38 @@ static void kernels_read_back(struct nf_str plan)
     }
 }
 
+/* A graph with a letter changed is refused or another graph. */
+static void damaged_graph(struct nf_buf *text)
+{
+    for (size_t i = 0; i < text->len; i++) {
+        struct cg cg = {.arena = nf_arena_new(0)};
+        char old = text->data[i];
+        text->data[i] = (char)(old ^ (1 << i % 7));
+        (void)cg_graph_parse(&cg, nf_buf_str(text), NULL);
+        text->data[i] = old;
+        nf_map_free(cg.label_map);
+        nf_arena_free(cg.arena);
+    }
+}
+
 START_TEST(plan_of)
 {
     char path[512];
-    struct nf_buf text = NF_BUF_INIT, want = NF_BUF_INIT, got = NF_BUF_INIT;
+    struct nf_buf text = NF_BUF_INIT, want = NF_BUF_INIT, got = NF_BUF_INIT, why = NF_BUF_INIT;
+    struct stages stages = {0};
     struct nf_error err = {0};
     struct hlo_module *m;
     struct cg_artifact art = {0};
     struct nf_arena *a = nf_arena_new(0);
-    struct cg_request q = {.interpret = true, .features = CPU_FEATURE_AVX2 | CPU_FEATURE_FMA | CPU_FEATURE_F16C | CPU_FEATURE_BMI, .print = keep_plan, .print_user = &got};
+    struct cg_request q = {.interpret = true, .features = CPU_FEATURE_AVX2 | CPU_FEATURE_FMA | CPU_FEATURE_F16C | CPU_FEATURE_BMI, .print = stages_keep, .print_user = &stages};
     nf_format(path, sizeof path, "%s/%s.mlir", CASES, names[_i]);
     ck_assert_int_eq(nf_file_read(path, 1 << 20, &text, &err), 0);
     ck_assert_msg(hlo_parse(nf_buf_str(&text), NULL, a, &m, &err) == 0 && hlo_verify(m, &err) == 0, "%s: %s", path, err.message);
     ck_assert_msg(cg_build(m, &q, &art, &err) == 0, "%s: %s", path, err.message);
+    ck_assert_msg(stages_read_back(&stages, &q, &why) == 0, "%s", why.data);
+    damaged_graph(&stages.group);
+    nf_buf_add_str(&got, nf_buf_str(&stages.plan));
+    stages_done(&stages);
     kernels_read_back(nf_buf_str(&got));
     struct plan *plan;
     struct nf_buf again = NF_BUF_INIT;
