@@ -1,7 +1,7 @@
 """Run by test_jaxlib.py under a Python that has jaxlib: one program in every form that jaxlib gives it.
 
-usage: jaxlib_forms.py write MODULE FOLDER    text and bytecode, with and without debug information, of several versions
-       jaxlib_forms.py read FILE...           what jaxlib makes of each, as text in FILE.back.mlir
+usage: jaxlib_forms.py write (MODULE FOLDER)...   text and bytecode, with and without debug information, of several versions
+       jaxlib_forms.py read FILE...               what jaxlib makes of each, as text in FILE.back.mlir
 """
 import sys
 
@@ -29,7 +29,12 @@ def portable(module, folder, name):
             f.write(data)
 
 
-def write(path, folder):
+def write(*arguments):
+    for path, folder in zip(arguments[::2], arguments[1::2]):
+        write_one(path, folder)
+
+
+def write_one(path, folder):
     with open(path, "rb") as f:
         module = ir.Module.parse(f.read())
     text(module, folder + "/pretty.mlir")
