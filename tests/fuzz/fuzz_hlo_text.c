@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         hlo_print(back, HLO_PRETTY, &b);
         if (!nf_str_eq(nf_buf_str(&a), nf_buf_str(&b)))
             abort();
-        static const char *const passes[] = {"legalise", "decompose", "inline", "refine", "cse", "dce"};
+        static const char *const passes[] = {"legalise", "chlo", "decompose", "refine", "inline", "refine", "cse", "dce"};
         for (size_t i = 0; i < NF_ARRAY_LEN(passes); i++)
             if (hlo_pass_find(nf_str_c(passes[i]))->run(back, &err) || nf_arena_over(arena))
                 break;
