@@ -44,6 +44,49 @@ unsigned hp_literal_field(enum hlo_elem e)
     return 0;
 }
 
+/* PrecisionConfig.Algorithm of xla_data.proto. `f8`: any two of the 8-bit floats; read as f8E5M2, as XLA does. */
+static const struct {
+    unsigned char number;
+    enum hlo_elem operands, accumulation;
+    unsigned char operations;   /* products that make one */
+    bool f8, imprecise;
+} algorithms[] = {
+    {1, HLO_ELEM_F8E5M2, HLO_ELEM_F32, 1, true, false}, {2, HLO_ELEM_F8E5M2, HLO_ELEM_F32, 1, true, true},
+    {3, HLO_ELEM_F16, HLO_ELEM_F16, 1, false, false},   {4, HLO_ELEM_F16, HLO_ELEM_F32, 1, false, false},
+    {5, HLO_ELEM_BF16, HLO_ELEM_BF16, 1, false, false}, {6, HLO_ELEM_BF16, HLO_ELEM_F32, 1, false, false},
+    {7, HLO_ELEM_BF16, HLO_ELEM_F32, 3, false, false},  {8, HLO_ELEM_BF16, HLO_ELEM_F32, 6, false, false},
+    {9, HLO_ELEM_TF32, HLO_ELEM_F32, 1, false, false},  {10, HLO_ELEM_TF32, HLO_ELEM_F32, 3, false, false},
+    {11, HLO_ELEM_F32, HLO_ELEM_F32, 1, false, false},  {12, HLO_ELEM_F64, HLO_ELEM_F64, 1, false, false},
+    {13, HLO_ELEM_BF16, HLO_ELEM_F32, 9, false, false},
+};
+
+static bool is_f8(enum hlo_elem e) { return hlo_elem_class(e) == HLO_CLASS_FLOAT && hlo_elem_bits(e) == 8; }
+
+unsigned hp_algorithm_of(const struct hlo_dot_algorithm *a)
+{
+    for (size_t i = 0; i < NF_ARRAY_LEN(algorithms); i++) {
+        enum hlo_elem l = a->lhs_precision->elem, r = a->rhs_precision->elem;
+        bool operands = algorithms[i].f8 ? is_f8(l) && is_f8(r) : l == algorithms[i].operands && r == algorithms[i].operands;
+        if (operands && a->accumulation->elem == algorithms[i].accumulation && a->lhs_components == 1 && a->rhs_components == 1 &&
+            a->primitive_operations == algorithms[i].operations && a->allow_imprecise == algorithms[i].imprecise)
+            return algorithms[i].number;
+    }
+    return 0;
+}
+
+bool hp_algorithm(struct hlo_module *m, uint64_t number, struct hlo_dot_algorithm *ret)
+{
+    for (size_t i = 0; i < NF_ARRAY_LEN(algorithms); i++) {
+        if (algorithms[i].number != number)
+            continue;
+        const struct hlo_type *t = hlo_type_scalar(m, algorithms[i].operands);
+        *ret = (struct hlo_dot_algorithm){.lhs_precision = t, .rhs_precision = t, .accumulation = hlo_type_scalar(m, algorithms[i].accumulation), .lhs_components = 1,
+                                          .rhs_components = 1, .primitive_operations = algorithms[i].operations, .allow_imprecise = algorithms[i].imprecise};
+        return true;
+    }
+    return false;
+}
+
 int64_t *hp_ints(struct hp *p, struct nf_str message, uint32_t num, size_t *ret_n)
 {
     struct nf_reader r = nf_reader_of(message);
@@ -597,8 +640,13 @@ int hp_attributes(struct hp *p, const struct hp_inst *i, struct hlo_op *op)
         d = pb_bytes(msg, INST_DOT_DIMS);
         set(op, HLO_A_dot_dimension_numbers, hlo_attr_dot(m, &(struct hlo_dot){ints(p, d, 3), ints(p, d, 4), ints(p, d, 1), ints(p, d, 2)}));
         set(op, HLO_A_precision_config, precision(p, i));
-        if (pb_uint(pb_bytes(msg, INST_PRECISION), 2, 0))
-            e = hp_fail(p, i, NF_EUNSUPPORTED, "a dot algorithm");
+        if (pb_uint(pb_bytes(msg, INST_PRECISION), 2, 0)) {
+            struct hlo_dot_algorithm *a = NF_NEW(m->arena, struct hlo_dot_algorithm);
+            if (hp_algorithm(m, pb_uint(pb_bytes(msg, INST_PRECISION), 2, 0), a))
+                set(op, HLO_A_algorithm, hlo_attr_new(m, &(struct hlo_attr){.kind = HLO_ATTR_DOT_ALGORITHM, .algorithm = a}));
+            else
+                e = hp_fail(p, i, NF_EUNSUPPORTED, "dot algorithm %llu", (unsigned long long)pb_uint(pb_bytes(msg, INST_PRECISION), 2, 0));
+        }
         break;
     case HLO_OP_CONVOLUTION:
     case HLO_OP_REDUCE_WINDOW:

@@ -36,6 +36,10 @@ struct hp {
     unsigned depth;
 };
 
+/* Algorithm of PrecisionConfig: its number for a dot algorithm (0: XLA has none), and the other way (false: no such number). */
+unsigned hp_algorithm_of(const struct hlo_dot_algorithm *a);
+bool hp_algorithm(struct hlo_module *m, uint64_t number, struct hlo_dot_algorithm *ret);
+
 int hp_fail(struct hp *p, const struct hp_inst *i, int code, const char *fmt, ...) NF_PRINTF(4, 5);
 int hp_cut(struct hp *p, const void *at, const char *what);     /* "byte N: WHAT is cut" */
 

@@ -10,7 +10,7 @@ static void put_message(struct nf_buf *o, uint32_t num, struct nf_buf *message)
     nf_buf_done(message);
 }
 
-static void put_precision(const struct hlo_op *op, struct nf_buf *o)
+static void put_precision(const struct hlo_op *op, unsigned algorithm, struct nf_buf *o)
 {
     const struct hlo_attr *a = hlo_op_attr(op, HLO_A_precision_config);
     struct nf_buf b = NF_BUF_INIT;
@@ -19,6 +19,7 @@ static void put_precision(const struct hlo_op *op, struct nf_buf *o)
         for (size_t i = 0; i < a->array.n && i < 2; i++)
             v[i] = a->array.v[i]->enumeration.value;
     pb_put_ints(&b, 1, 2, v);
+    pb_put_uint(&b, 2, algorithm);
     put_message(o, INST_PRECISION, &b);
 }
 
@@ -72,7 +73,7 @@ static void put_convolution(const struct hlo_op *op, struct nf_buf *o)
     put_message(o, INST_CONV_DIMS, &d);
     pb_put_uint(o, INST_FEATURE_GROUPS, (uint64_t)hlo_op_i64(op, HLO_A_feature_group_count, 1));
     pb_put_uint(o, INST_BATCH_GROUPS, (uint64_t)hlo_op_i64(op, HLO_A_batch_group_count, 1));
-    put_precision(op, o);
+    put_precision(op, 0, o);
 }
 
 static void put_columns(struct nf_buf *o, uint32_t num, struct hlo_ints a, struct hlo_ints b, struct hlo_ints c)
@@ -283,14 +284,15 @@ int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_b
         break;
     case HLO_OP_DOT_GENERAL: {
         const struct hlo_dot *d = hlo_op_attr(op, HLO_A_dot_dimension_numbers)->dot;
-        if (hlo_op_attr(op, HLO_A_algorithm))
-            return unsupported(m, op, "a dot algorithm", err);
+        unsigned algorithm = (a = hlo_op_attr(op, HLO_A_algorithm)) ? hp_algorithm_of(a->algorithm) : 0;
+        if (a && !algorithm)
+            return unsupported(m, op, "its algorithm", err);
         put_list(&b, 1, d->lhs_contracting);
         put_list(&b, 2, d->rhs_contracting);
         put_list(&b, 3, d->lhs_batching);
         put_list(&b, 4, d->rhs_batching);
         put_message(o, INST_DOT_DIMS, &b);
-        put_precision(op, o);
+        put_precision(op, algorithm, o);
         break;
     }
     case HLO_OP_CONVOLUTION: put_convolution(op, o); break;

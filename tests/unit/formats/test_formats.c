@@ -103,6 +103,46 @@ START_TEST(hlo_protobuf_says_it_as_xla_does)
 }
 END_TEST
 
+/* PrecisionConfig.Algorithm, as XLA numbers it. */
+START_TEST(dot_algorithms_have_xlas_numbers)
+{
+    static const struct {
+        const char *operands, *rhs, *accumulation;
+        int operations;
+        const char *imprecise;
+        unsigned char number;
+    } cases[] = {
+        {"f8E5M2", "f8E5M2", "f32", 1, "false", 1}, {"f8E5M2", "f8E5M2", "f32", 1, "true", 2}, {"f16", "f16", "f16", 1, "false", 3}, {"f16", "f16", "f32", 1, "false", 4},
+        {"bf16", "bf16", "bf16", 1, "false", 5}, {"bf16", "bf16", "f32", 1, "false", 6}, {"bf16", "bf16", "f32", 3, "false", 7}, {"bf16", "bf16", "f32", 6, "false", 8},
+        {"tf32", "tf32", "f32", 1, "false", 9}, {"tf32", "tf32", "f32", 3, "false", 10}, {"f32", "f32", "f32", 1, "false", 11}, {"f64", "f64", "f64", 1, "false", 12},
+        {"bf16", "bf16", "f32", 9, "false", 13}, 
+    };
+    struct nf_buf text = NF_BUF_INIT, out = NF_BUF_INIT;
+    struct nf_error err = {0};
+    struct hlo_module *m, *back;
+    char wire[3] = {0x10, (char)cases[_i].number, 0};
+    nf_buf_addf(&text,
+        "func.func @main(%%a: tensor<2x2xf32>) -> tensor<2x2xf32> {\n  %%0 = stablehlo.dot_general %%a, %%a, contracting_dims = [1] x [0], algorithm = <lhs_precision_type = %s, rhs_precision_type = %s, "
+        "accumulation_type = %s, lhs_component_count = 1, rhs_component_count = 1, num_primitive_operations = %d, allow_imprecise_accumulation = %s> : (tensor<2x2xf32>, tensor<2x2xf32>) -> "
+        "tensor<2x2xf32>\n  return %%0 : tensor<2x2xf32>\n}\n",
+        cases[_i].operands, cases[_i].rhs, cases[_i].accumulation, cases[_i].operations, cases[_i].imprecise);
+    ck_assert_msg(!hlo_parse(nf_buf_str(&text), NULL, arena, &m, &err), "%s", err.message);
+    int e = hlo_proto_write(m, &out, &err);
+    ck_assert_msg(!e, "%s", err.message);
+    ck_assert_ptr_nonnull(memmem(out.data, out.len, wire, 2));
+    ck_assert_msg(!hlo_proto_read(nf_buf_str(&out), NULL, arena, &back, &err), "%s", err.message);
+    const struct hlo_op *want = hlo_func_block(hlo_module_entry(m))->first, *got = hlo_func_block(hlo_module_entry(back))->first;
+    struct nf_buf a = NF_BUF_INIT, b = NF_BUF_INIT;
+    hlo_attr_print(hlo_op_attr(want, HLO_A_algorithm), &a);
+    hlo_attr_print(hlo_op_attr(got, HLO_A_algorithm), &b);
+    ck_assert(a.len && nf_str_eq(nf_buf_str(&a), nf_buf_str(&b)));
+    nf_buf_done(&a);
+    nf_buf_done(&b);
+    nf_buf_done(&text);
+    nf_buf_done(&out);
+}
+END_TEST
+
 START_TEST(groups_by_mesh_axes_are_written_out)
 {
     struct nf_str text = nf_str_c(programs[NF_ARRAY_LEN(programs) - 2]);
@@ -264,6 +304,7 @@ int main(void)
     tcase_add_loop_test(t, bytecode_of_any_version_reads_to_the_same_program, 0, n);
     tcase_add_loop_test(t, hlo_protobuf_reads_back_to_what_was_written, 0, n);
     tcase_add_loop_test(t, hlo_protobuf_says_it_as_xla_does, 0, 2);
+    tcase_add_loop_test(t, dot_algorithms_have_xlas_numbers, 0, 13);
     tcase_add_test(t, groups_by_mesh_axes_are_written_out);
     tcase_add_loop_test(t, shardings_become_messages, 0, 10);
     tcase_add_loop_test(t, damaged_bytecode_is_refused, 0, n);
