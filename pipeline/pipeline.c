@@ -168,6 +168,8 @@ static const struct hlo_attr *strip_attr(struct hlo_module *m, const struct hlo_
 /* Kernel files enter by content: their paths leave the graph (side.h). */
 static void strip_kernel_paths(struct hlo_module *m)
 {
+    if (!m->made[HLO_OP_CUSTOM_CALL])
+        return;
     struct hlo_walk w = hlo_walk_of(m->op);
     struct hlo_op *op;
     while ((op = hlo_walk_next(&w))) {

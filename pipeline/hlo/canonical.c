@@ -21,7 +21,8 @@ struct canon {
     struct nf_arena *scratch;
     int64_t devices;
     struct nf_error *err;
-    struct nf_map *renames;             /* old name of a function -> new one */
+    struct hlo_op **naming;             /* operations in functions that name functions */
+    size_t num_naming, cap_naming;
     struct hlo_block **blocks;          /* all of them, outer before inner */
     size_t num_blocks, cap_blocks;
     struct hlo_merge *merge;            /* step 4, where bodies may be equal; NULL before */
@@ -31,11 +32,22 @@ struct canon {
     uint8_t *state;
 };
 
+/* Another element at the end of a stack in the scratch arena. */
+#define PUSH(c, stack, cap, n, ...)                                                                                        \
+    do {                                                                                                                   \
+        if ((n) == (c)->cap) {                                                                                             \
+            (c)->cap = (c)->cap ? (c)->cap * 2 : 64;                                                                       \
+            void *grown_ = nf_arena_alloc_array((c)->scratch, (c)->cap, sizeof *(c)->stack);                               \
+            if (n)                                                                                                         \
+                memcpy(grown_, (c)->stack, (n) * sizeof *(c)->stack);                                                      \
+            (c)->stack = grown_;                                                                                           \
+        }                                                                                                                  \
+        (c)->stack[(n)++] = __VA_ARGS__;                                                                                   \
+    } while (0)
+
 static uint32_t traits_of(const struct hlo_op *op) { return hlo_op_info((enum hlo_op_id)op->id)->traits; }
 
 /* ---- 1: functions ---- */
-
-static void mark_symbols(struct canon *c, const struct hlo_attr *a, struct hlo_op **queue, size_t *n, unsigned depth);
 
 static void mark_symbol(struct canon *c, struct nf_str name, struct hlo_op **queue, size_t *n)
 {
@@ -46,21 +58,25 @@ static void mark_symbol(struct canon *c, struct nf_str name, struct hlo_op **que
     f->loc = UINT32_MAX;
 }
 
-static void mark_symbols(struct canon *c, const struct hlo_attr *a, struct hlo_op **queue, size_t *n, unsigned depth)
+/* False if there is no symbol in it. */
+static bool mark_symbols(struct canon *c, const struct hlo_attr *a, struct hlo_op **queue, size_t *n, unsigned depth)
 {
+    bool any = false;
     if (!a || depth > 64)
-        return;
+        return false;
     if (a->kind == HLO_ATTR_SYMBOL) {
         mark_symbol(c, a->str, queue, n);
+        any = true;
     } else if (a->kind == HLO_ATTR_ARRAY) {
         for (size_t i = 0; i < a->array.n; i++)
-            mark_symbols(c, a->array.v[i], queue, n, depth + 1);
+            any |= mark_symbols(c, a->array.v[i], queue, n, depth + 1);
     } else if (a->kind == HLO_ATTR_DICT) {
         for (size_t i = 0; i < a->dict.n; i++)
-            mark_symbols(c, a->dict.v[i].attr, queue, n, depth + 1);
+            any |= mark_symbols(c, a->dict.v[i].attr, queue, n, depth + 1);
     } else if (a->kind == HLO_ATTR_MESH_AXES) {
-        mark_symbols(c, a->mesh_axes.mesh, queue, n, depth + 1);
+        any = mark_symbols(c, a->mesh_axes.mesh, queue, n, depth + 1);
     }
+    return any;
 }
 
 static void mark_references(struct canon *c, struct hlo_op *func, struct hlo_op **queue, size_t *n)
@@ -68,10 +84,13 @@ static void mark_references(struct canon *c, struct hlo_op *func, struct hlo_op 
     struct hlo_walk w = hlo_walk_of(func);
     for (struct hlo_op *op; (op = hlo_walk_next(&w));) {
         int attrs = hlo_op_info((enum hlo_op_id)op->id)->num_attrs;
+        bool any = false;
         for (int i = 0; i < attrs; i++)
-            mark_symbols(c, op->attrs[i], queue, n, 0);
+            any |= mark_symbols(c, op->attrs[i], queue, n, 0);
         for (uint32_t i = 0; i < op->num_dict; i++)
-            mark_symbols(c, op->dict[i].attr, queue, n, 0);
+            any |= mark_symbols(c, op->dict[i].attr, queue, n, 0);
+        if (any)
+            PUSH(c, naming, cap_naming, c->num_naming, op);
     }
 }
 
@@ -144,6 +163,28 @@ static size_t free_prefix(struct canon *c, struct hlo_op *const *roots, size_t n
     return letters;
 }
 
+static void rename_symbols(struct canon *c, struct hlo_op *op, const struct nf_map *renames)
+{
+    int attrs = hlo_op_info((enum hlo_op_id)op->id)->num_attrs;
+    for (int i = 0; i < attrs; i++)
+        op->attrs[i] = renamed(c, op->attrs[i], renames, 0);
+    for (uint32_t i = 0; i < op->num_dict; i++)
+        op->dict[i].attr = renamed(c, op->dict[i].attr, renames, 0);
+}
+
+/* Those that were noted in functions, and all that stand outside. */
+static void rename_all(struct canon *c, const struct nf_map *renames)
+{
+    for (size_t i = 0; i < c->num_naming; i++)
+        rename_symbols(c, c->naming[i], renames);
+    HLO_FOR_OPS(op, hlo_module_block(c->m)) {
+        struct hlo_walk w = hlo_walk_of(op);
+        rename_symbols(c, op, renames);
+        for (struct hlo_op *in; op->id != HLO_OP_FUNC && (in = hlo_walk_next(&w));)
+            rename_symbols(c, in, renames);
+    }
+}
+
 static void order_functions(struct canon *c)
 {
     struct hlo_module *m = c->m;
@@ -176,7 +217,7 @@ static void order_functions(struct canon *c)
                 queue[0] = entry;
             }
     size_t roots = n;
-    for (; done < n && n < count; done++)
+    for (; roots < count && done < n; done++)
         mark_references(c, queue[done], queue, &n);
     /* what was not reached goes; others of the module's operations stay in front */
     HLO_FOR_OPS(op, top) {
@@ -200,19 +241,10 @@ static void order_functions(struct canon *c)
     }
     for (size_t i = roots; i < n; i++)
         hlo_op_set_attr(queue[i], HLO_A_sym_name, hlo_attr_string(m, nf_str_c(nf_map_get(renames, hlo_func_name(queue[i])))));
-    c->renames = renames;
+    if (n > roots)
+        rename_all(c, renames);
+    nf_map_free(renames);
     hlo_module_symbols_changed(m);
-}
-
-static void rename_symbols(struct canon *c, struct hlo_op *op)
-{
-    if (!c->renames || nf_map_len(c->renames) == 0)
-        return;
-    int attrs = hlo_op_info((enum hlo_op_id)op->id)->num_attrs;
-    for (int i = 0; i < attrs; i++)
-        op->attrs[i] = renamed(c, op->attrs[i], c->renames, 0);
-    for (uint32_t i = 0; i < op->num_dict; i++)
-        op->dict[i].attr = renamed(c, op->dict[i].attr, c->renames, 0);
 }
 
 /* ---- 2: attributes ---- */
@@ -393,19 +425,6 @@ static struct hlo_op *next_operand_inside(struct capture *c, const struct hlo_bl
     }
 }
 
-/* Another element at the end of a stack in the scratch arena. */
-#define PUSH(c, stack, cap, n, ...)                                                                                        \
-    do {                                                                                                                   \
-        if ((n) == (c)->cap) {                                                                                             \
-            (c)->cap = (c)->cap ? (c)->cap * 2 : 64;                                                                       \
-            void *grown_ = nf_arena_alloc_array((c)->scratch, (c)->cap, sizeof *(c)->stack);                               \
-            if (n)                                                                                                         \
-                memcpy(grown_, (c)->stack, (n) * sizeof *(c)->stack);                                                      \
-            (c)->stack = grown_;                                                                                           \
-        }                                                                                                                  \
-        (c)->stack[(n)++] = __VA_ARGS__;                                                                                   \
-    } while (0)
-
 /* Where an operation with results is, as order_block walks its block; by the id of the first result. */
 enum { AHEAD, MET, ON_STACK, PLACED };
 
@@ -549,7 +568,6 @@ int hlo_canonicalise(struct hlo_module *m, struct nf_error *err)
             hlo_op_erase(op);
             continue;
         }
-        rename_symbols(&c, op);
         clean_attrs(&c, op);
         note_blocks(&c, op);
         if (op->id == HLO_OP_CONSTANT)
@@ -558,7 +576,6 @@ int hlo_canonicalise(struct hlo_module *m, struct nf_error *err)
             hlo__merge_op(merge, op);
     }
     int rc = order_blocks(&c);
-    nf_map_free(c.renames);
     if (!rc)
         number_values(m);
     nf_arena_free(c.scratch);

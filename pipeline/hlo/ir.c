@@ -118,6 +118,7 @@ struct hlo_op *hlo_op_new(struct hlo_module *m, enum hlo_op_id id, uint32_t num_
         v->index = i & 0x7fffffffu;
     }
     m->num_ops++;
+    m->made[id] = true;
     return op;
 }
 

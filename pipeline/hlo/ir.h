@@ -98,6 +98,7 @@ struct hlo_module {
     struct nf_arena *arena;
     struct hlo_op *op;                  /* builtin.module */
     uint32_t num_values, num_ops;       /* ids given so far; operations made so far */
+    bool made[HLO_OP_MAX];              /* kinds of operations that there ever were */
     /* side table of locations: [0] is NULL (unknown) */
     const struct hlo_attr **locs;
     uint32_t num_locs, cap_locs;

@@ -137,7 +137,12 @@ struct nf_str hlo__parse_squeeze(struct hlo_parser *p, struct nf_str text); /* w
 bool hlo__parse_enter(struct hlo_parser *p);                          /* depth + 1 and nodes + 1, checked */
 #define PARSE_MAX_NODES (64u << 20)
 static inline void parse_leave(struct hlo_parser *p) { p->depth--; }
-bool hlo__parse_starts(const struct hlo_parser *p, const char *s);    /* right here, no space skipped */
+/* Right here, no space skipped; inline for the sake of constant lengths. */
+static inline bool hlo__parse_starts(const struct hlo_parser *p, const char *s)
+{
+    size_t n = strlen(s);
+    return (size_t)(p->end - p->at) >= n && memcmp(p->at, s, n) == 0;
+}
 
 /* ---- types, attributes, locations ---- */
 bool hlo__parse_type(struct hlo_parser *p, const struct hlo_type **ret);

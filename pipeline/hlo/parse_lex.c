@@ -94,12 +94,6 @@ bool hlo__parse_expect(struct hlo_parser *p, char c)
     return hlo__parse_wrong(p, expected);
 }
 
-bool hlo__parse_starts(const struct hlo_parser *p, const char *s)
-{
-    size_t n = strlen(s);
-    return (size_t)(p->end - p->at) >= n && memcmp(p->at, s, n) == 0;
-}
-
 bool hlo__parse_accept_str(struct hlo_parser *p, const char *s)
 {
     parse_space(p);
