@@ -340,6 +340,8 @@ static char *clean_text(struct nf_arena *a, struct nf_str s)
 {
     char *t = text_of(a, s);
     bool bad = !nf_utf8_valid(s);
+    if (!bad && strlen(t) == s.len)
+        return t;
     for (size_t i = 0; i < s.len; i++)
         if (t[i] == '\0' || (bad && (unsigned char)t[i] >= 0x80))
             t[i] = '?';
