@@ -978,13 +978,6 @@ int hlo_e_outfeed(struct ev_ctx *c, struct nf_error *err) { return hlo_e_token(c
 
 /* ---- sdy.manual_computation: the region once per device of the mesh ---- */
 
-/* One sharding: of each dimension, into how many pieces it is cut and which piece a device has. */
-struct cut {
-    int rank;
-    struct hlo_mesh_part parts[RT_ARRAY_RANK_MAX][8];
-    unsigned n_parts[RT_ARRAY_RANK_MAX];
-};
-
 static void skip_to(struct nf_str *s, char ch)
 {
     while (s->len && s->data[0] != ch) {
@@ -993,39 +986,8 @@ static void skip_to(struct nf_str *s, char ch)
     }
 }
 
-/* The next <@mesh, [{"x", "y"}, {"z":(1)2}, {?}] ...> of the list; false at anything else. */
-static bool parse_cut(struct nf_str *s, const struct hlo_mesh *m, struct cut *c)
-{
-    *c = (struct cut){0};
-    skip_to(s, '<');
-    skip_to(s, '[');
-    if (!s->len)
-        return false;
-    s->data++, s->len--;
-    while (s->len && s->data[0] != ']') {
-        if (s->data[0] == '{') {
-            bool bad;
-            if (c->rank == RT_ARRAY_RANK_MAX)
-                return false;
-            unsigned *n = &c->n_parts[c->rank++];
-            for (struct hlo_mesh_part part; hlo_mesh_next_part(m, s, '}', &part, &bad); c->parts[c->rank - 1][(*n)++] = part)
-                if (*n == NF_ARRAY_LEN(c->parts[0]))
-                    return false;
-            if (bad)
-                return false;
-            skip_to(s, '}');
-        }
-        if (s->len)
-            s->data++, s->len--;
-    }
-    if (!s->len)
-        return false;
-    skip_to(s, '>');
-    return true;
-}
-
 /* Start of the piece at the position of an array whose pieces have these dimensions. */
-static void piece_start(const struct cut *c, int64_t pos, const int64_t *piece, int64_t *start)
+static void piece_start(const struct hlo_mesh_cut *c, int64_t pos, const int64_t *piece, int64_t *start)
 {
     for (int d = 0; d < c->rank; d++) {
         int64_t at = 0;
@@ -1035,7 +997,7 @@ static void piece_start(const struct cut *c, int64_t pos, const int64_t *piece, 
     }
 }
 
-static int64_t pieces(const struct cut *c, int d)
+static int64_t pieces(const struct hlo_mesh_cut *c, int d)
 {
     int64_t n = 1;
     for (unsigned k = 0; k < c->n_parts[d]; k++)
@@ -1061,7 +1023,7 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
     struct nf_arena *arena = nf_arena_new(0);
     struct hlo_mesh m = {.devices = 1};
     int rc = NF_OK;
-    struct cut *cuts = nf_alloc_array(c->n_in + c->n_out + 1, sizeof(*cuts));
+    struct hlo_mesh_cut *cuts = nf_alloc_array(c->n_in + c->n_out + 1, sizeof(*cuts));
     if (c->f->proc->grid && c->f->proc->grid->partitions > 1)
         rc = ev_fail(c, err, NF_EUNSUPPORTED, "runs inside a grid of several partitions");
     if (!rc && (!b || b->n_args != c->n_in || b->n_results != c->n_out))
@@ -1083,9 +1045,9 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
     }
     struct nf_str si = nf_buf_str(&in), so = nf_buf_str(&out);
     for (uint32_t i = 0; i < c->n_in && ok; i++)
-        ok = parse_cut(&si, &m, &cuts[i]) && cuts[i].rank == c->in[i]->a.rank && c->in[i]->kind == EV_ARRAY;
+        ok = hlo_mesh_next_cut(&m, &si, &cuts[i]) && cuts[i].rank == c->in[i]->a.rank && c->in[i]->kind == EV_ARRAY;
     for (uint32_t i = 0; i < c->n_out && ok; i++)
-        ok = parse_cut(&so, &m, &cuts[c->n_in + i]);
+        ok = hlo_mesh_next_cut(&m, &so, &cuts[c->n_in + i]);
     if (!rc && !ok)
         rc = ev_fail(c, err, NF_EUNSUPPORTED, "its mesh and shardings cannot be evaluated");
     unsigned n = (unsigned)m.devices;
@@ -1121,7 +1083,7 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
         rc = run_workers(c->f->proc->run, 1, n, w, NULL, 0, c->f->proc->depth, err);
         for (uint32_t i = 0; i < c->n_out && !rc; i++) {
             const struct rt_array *p = &rets[i]->a;
-            const struct cut *k = &cuts[c->n_in + i];
+            const struct hlo_mesh_cut *k = &cuts[c->n_in + i];
             int64_t dims[RT_ARRAY_RANK_MAX], start[RT_ARRAY_RANK_MAX] = {0};
             if (rets[i]->kind != EV_ARRAY || k->rank != p->rank) {
                 rc = ev_fail(c, err, NF_EUNSUPPORTED, "result %u is not an array of its sharding's rank", i);

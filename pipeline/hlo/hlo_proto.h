@@ -14,9 +14,9 @@
 int hlo_proto_read(struct nf_str bytes, const struct hlo_limits *limits, struct nf_arena *arena, struct hlo_module **ret_module,
                    struct nf_error *err);
 
-/* A serialised HloModuleProto, as XLA itself writes it: composites are calls that say so, what Shardy adds (meshes, constraints, manual
- * computations, sdy.sharding) stands in custom calls and frontend attributes; what a GSPMD partitioner would derive from that is not
- * written. Dynamic shapes without bounds, CHLO beyond erf and top_k (--passes=chlo), quantised types, send and recv, futures are
+/* A serialised HloModuleProto, as XLA itself writes it: composites are calls that say so; what Shardy adds (meshes, constraints, manual
+ * computations, sdy.sharding) stands in custom calls and frontend attributes, and of arguments, results and constraints as a sharding of
+ * devices too. Dynamic shapes without bounds, CHLO beyond erf and top_k (--passes=chlo), quantised types, send and recv, futures are
  * NF_EUNSUPPORTED by name; other attributes that HLO has no field for are left out, as XLA leaves them out. */
 int hlo_proto_write(struct hlo_module *m, struct nf_buf *out, struct nf_error *err);
 

@@ -74,12 +74,18 @@ int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_b
 struct hp_decor {
     const struct hlo_attr *sharding, *frontend;     /* mhlo.sharding, mhlo.frontend_attributes */
     const struct hlo_attr *sdy, *rule;              /* sdy.sharding, sdy.sharding_rule */
+    struct hlo_module *module;                      /* sdy also becomes the sharding message, by this module's meshes; NULL: it does not */
     bool per_value;                                 /* sdy is #sdy.sharding where #sdy.sharding_per_value is wanted */
     struct hlo_named more[4];                       /* further strings or attributes to print, up to the first without a name */
 };
 bool hp_put_decor(const struct hp_decor *d, struct nf_buf *o);                          /* of an instruction; false: a sharding that cannot be read */
 bool hp_put_decor_at(const struct hp_decor *d, uint32_t frontend, struct nf_buf *o);    /* frontend attributes in that field */
-/* "{devices=[..]..}" as the instruction's field; false if it is not spelled so. hlo_proto_sharding.c */
-bool hp_put_sharding(struct nf_str text, struct nf_buf *o);
+/* hlo_proto_sharding.c: the sharding message for mhlo.sharding (a string: the message, or "{devices=[..]..}"), else for #sdy.sharding<@mesh, ..> by
+ * the module's meshes (NULL: not). *ret_any: there is one. False: a string that cannot be read. */
+bool hp_sharding(struct hlo_module *m, const struct hlo_attr *sharding, const struct hlo_attr *sdy, struct nf_buf *message, bool *ret_any);
+/* Of a function's results, where all have one: the field of its root tuple. False: a string that cannot be read. */
+bool hp_result_shardings(struct hlo_module *m, const struct hlo_op *func, struct nf_buf *o);
+/* The messages of a tuple's elements, `max` at most; how many there are, up to max + 1. */
+size_t hp_tuple_shardings(struct nf_str message, size_t max, struct nf_str *ret);
 
 #endif

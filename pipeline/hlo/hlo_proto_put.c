@@ -220,11 +220,11 @@ bool hp_put_decor(const struct hp_decor *d, struct nf_buf *o) { return hp_put_de
 bool hp_put_decor_at(const struct hp_decor *d, uint32_t frontend, struct nf_buf *o)
 {
     struct nf_buf map = NF_BUF_INIT;
-    bool ok = true;
-    if (d->sharding && d->sharding->kind == HLO_ATTR_STRING && nf_str_starts(d->sharding->str, NF_STR("{")))
-        ok = hp_put_sharding(d->sharding->str, o);
-    else if (d->sharding && d->sharding->kind == HLO_ATTR_STRING) /* the message itself; an empty one says replicated */
-        pb_put_bytes(o, INST_SHARDING, d->sharding->str);
+    struct nf_buf sharding = NF_BUF_INIT;
+    bool any, ok = hp_sharding(d->module, d->sharding, d->sdy, &sharding, &any);
+    if (any)
+        pb_put_bytes(o, INST_SHARDING, nf_buf_str(&sharding));
+    nf_buf_done(&sharding);
     for (size_t i = 0; d->frontend && d->frontend->kind == HLO_ATTR_DICT && i < d->frontend->dict.n; i++)
         put_entry(&map, d->frontend->dict.v[i].name, d->frontend->dict.v[i].attr, NF_STR(""), NF_STR(""));
     if (d->sdy && d->per_value && d->sdy->kind == HLO_ATTR_OPAQUE && nf_str_starts(d->sdy->str, NF_STR("#sdy.sharding<"))) {

@@ -745,6 +745,7 @@ static void argument_attributes(struct hp *p, struct hlo_op *func, bool entry, u
         hlo_op_set_attr(func, HLO_A_arg_attrs, hlo_attr_array(p->m, n, args));
 }
 
+/* Names of the entry's results, and their shardings. */
 static void result_names(struct hp *p, const struct hp_comp *c, struct hlo_op *func, uint32_t results)
 {
     struct scope s;
@@ -755,9 +756,15 @@ static void result_names(struct hp *p, const struct hp_comp *c, struct hlo_op *f
     if (!root || (tuple ? root->num_operands != results : results != 1))
         return;
     const struct hlo_attr **res = NF_NEW_ARRAY(p->m->arena, const struct hlo_attr *, results);
+    struct nf_str *shardings = NF_NEW_ARRAY(p->m->arena, struct nf_str, results);
+    if (!tuple || !results || hp_tuple_shardings(pb_bytes(root->message, INST_SHARDING), results, shardings) != results)
+        shardings = NULL;
     for (uint32_t k = 0; k < results; k++) {
         struct hp_inst *o = tuple ? inst_of(&s, root->operands[k]) : root;
-        res[k] = hlo_attr_dict(p->m, 1, &(struct hlo_named){NF_STR("neffd.name"), hlo_attr_string(p->m, o ? o->name : NF_STR(""))});
+        struct hlo_named v[2] = {{NF_STR("neffd.name"), hlo_attr_string(p->m, o ? o->name : NF_STR(""))}};
+        if (shardings)
+            v[1] = (struct hlo_named){NF_STR("mhlo.sharding"), hlo_attr_string(p->m, shardings[k])};
+        res[k] = hlo_attr_dict(p->m, shardings ? 2 : 1, v);
     }
     hlo_op_set_attr(func, HLO_A_res_attrs, hlo_attr_array(p->m, results, res));
 }

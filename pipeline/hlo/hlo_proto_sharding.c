@@ -1,8 +1,10 @@
-/* mhlo.sharding as a human writes it, "{devices=[2,1,2]<=[4] last_tile_dim_replicate}", as the OpSharding message that HLO protobuf holds.
+/* Shardings as the OpSharding message that HLO protobuf holds: those of Shardy, which name axes of a mesh, and mhlo.sharding as a human
+ * writes it, "{devices=[2,1,2]<=[4] last_tile_dim_replicate}".
  *
  * sharding := "{" ("replicated" | "manual" | "unknown" | "maximal device=" N | tiles | sharding ("," sharding)*) "}"
  * tiles    := "devices=" list (N ("," N)* | "<=" list ("T(" N ("," N)* ")")?) (" last_tile_dim_replicate" | " last_tile_dims={" kind (", " kind)* "}")? */
 #include "pipeline/hlo/hlo_proto_internal.h"
+#include "pipeline/hlo/mesh.h"
 
 enum { TYPE_REPLICATED, TYPE_MAXIMAL, TYPE_TUPLE, TYPE_OTHER, TYPE_MANUAL, TYPE_UNKNOWN };
 enum { SHARDING_TYPE = 1, SHARDING_TILES = 3, SHARDING_DEVICES = 4, SHARDING_TUPLE = 5, SHARDING_REPLICATE = 6, SHARDING_LAST = 8, SHARDING_IOTA = 9, SHARDING_PERM = 10 };
@@ -124,12 +126,97 @@ static bool put_one(struct nf_str *s, unsigned depth, struct nf_buf *o)
     return take(s, "}");
 }
 
-bool hp_put_sharding(struct nf_str text, struct nf_buf *o)
+/* False: the mesh does not say. */
+static bool put_mesh_sharding(struct hlo_module *m, const struct hlo_attr *sdy, struct nf_buf *o)
 {
-    struct nf_buf b = NF_BUF_INIT;
-    bool ok = put_one(&text, 0, &b) && !text.len;
-    if (ok)
-        pb_put_bytes(o, INST_SHARDING, nf_buf_str(&b));
-    nf_buf_done(&b);
+    struct nf_str s = sdy->kind == HLO_ATTR_OPAQUE ? sdy->str : nf_str_n("", 0), text = s, name;
+    struct hlo_mesh mesh;
+    struct hlo_mesh_cut cut;
+    (void)nf_str_cut(&s, '@');
+    bool quoted = s.len && s.data[0] == '"';
+    if (quoted) {
+        s.data++;
+        s.len--;
+    }
+    name = nf_str_cut(&s, quoted ? '"' : ',');
+    struct hlo_attr symbol = {.kind = HLO_ATTR_SYMBOL, .str = name};
+    if (!name.len || !hlo_mesh_of(m, &symbol, m->arena, &mesh) || !mesh.n || !hlo_mesh_next_cut(&mesh, &text, &cut))
+        return false;
+    int64_t tiles = 1, dims[HLO_MESH_RANK_MAX + 1];
+    for (int d = 0; d < cut.rank; d++) {
+        dims[d] = 1;
+        for (unsigned k = 0; k < cut.n_parts[d]; k++)
+            dims[d] *= cut.parts[d][k].size;
+        tiles *= dims[d];
+        if (tiles > mesh.devices)
+            return false;
+    }
+    int64_t copies = mesh.devices / tiles;
+    if (tiles > 1) { /* devices tile after tile; those that hold the same one behind each other */
+        int64_t *at = NF_NEW_ARRAY(m->arena, int64_t, (size_t)mesh.devices), *n = NF_NEW_ARRAY(m->arena, int64_t, (size_t)tiles);
+        for (int64_t pos = 0; pos < mesh.devices; pos++) {
+            int64_t tile = 0;
+            for (int d = 0; d < cut.rank; d++)
+                for (unsigned k = 0; k < cut.n_parts[d]; k++)
+                    tile = tile * cut.parts[d][k].size + pos / cut.parts[d][k].stride % cut.parts[d][k].size;
+            if (n[tile] == copies) /* an axis that is named twice */
+                return false;
+            at[tile * copies + n[tile]++] = mesh.device_at[pos];
+        }
+        dims[cut.rank] = copies;
+        pb_put_uint(o, SHARDING_TYPE, TYPE_OTHER);
+        pb_put_ints(o, SHARDING_TILES, (size_t)cut.rank + (copies > 1), dims);
+        pb_put_ints(o, SHARDING_DEVICES, (size_t)mesh.devices, at);
+        pb_put_uint(o, SHARDING_REPLICATE, copies > 1);
+    }
+    return true; /* of one tile: replicated, which is an empty message */
+}
+
+bool hp_sharding(struct hlo_module *m, const struct hlo_attr *sharding, const struct hlo_attr *sdy, struct nf_buf *message, bool *ret_any)
+{
+    *ret_any = false;
+    if (sharding && sharding->kind == HLO_ATTR_STRING) {
+        struct nf_str text = sharding->str;
+        bool spelled = nf_str_starts(text, NF_STR("{"));
+        if (spelled && (!put_one(&text, 0, message) || text.len))
+            return false;
+        if (!spelled)
+            nf_buf_add_str(message, text);
+        *ret_any = true;
+    } else if (sdy && m) {
+        *ret_any = put_mesh_sharding(m, sdy, message);
+    }
+    return true;
+}
+
+bool hp_result_shardings(struct hlo_module *m, const struct hlo_op *func, struct nf_buf *o)
+{
+    uint32_t n = hlo_func_block(func)->last->num_operands;
+    struct nf_buf tuple = NF_BUF_INIT;
+    bool all = n > 0, ok = true;
+    pb_put_uint(&tuple, SHARDING_TYPE, TYPE_TUPLE);
+    for (uint32_t i = 0; i < n && all && ok; i++) {
+        struct nf_buf one = NF_BUF_INIT;
+        ok = hp_sharding(m, hlo_func_result_attr(func, i, NF_STR("mhlo.sharding")), hlo_func_result_attr(func, i, NF_STR("sdy.sharding")), &one, &all);
+        pb_put_bytes(&tuple, SHARDING_TUPLE, nf_buf_str(&one));
+        nf_buf_done(&one);
+    }
+    if (all && ok)
+        pb_put_bytes(o, INST_SHARDING, nf_buf_str(&tuple));
+    nf_buf_done(&tuple);
     return ok;
+}
+
+size_t hp_tuple_shardings(struct nf_str message, size_t max, struct nf_str *ret)
+{
+    struct nf_reader r = nf_reader_of(message);
+    struct pb_field f;
+    size_t n = 0;
+    while (pb_uint(message, SHARDING_TYPE, 0) == TYPE_TUPLE && n <= max && pb_next(&r, &f))
+        if (f.num == SHARDING_TUPLE && f.wire == PB_BYTES) {
+            if (n < max)
+                ret[n] = f.bytes;
+            n++;
+        }
+    return n;
 }

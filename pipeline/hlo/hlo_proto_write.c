@@ -330,9 +330,14 @@ static int put_root(struct writer *w, struct comp *c, const struct hlo_op *ret, 
     int e = ids ? 0 : NF_EUNSUPPORTED;
     if (!e && func)
         e = put_result_shardings(w, c, func, ids);
-    if (!e && tuple)
-        e = put_inst(w, c, ret, "tuple", n, types, true, n, ids, NULL, NF_STR(""));
-    else if (!e)
+    if (!e && tuple) {
+        struct nf_buf rest = NF_BUF_INIT;
+        if (func && !hp_result_shardings(w->m, func, &rest))
+            e = refuse(w, func, "the sharding of a result has no HLO counterpart");
+        if (!e)
+            e = put_inst(w, c, ret, "tuple", n, types, true, n, ids, &rest, NF_STR(""));
+        nf_buf_done(&rest);
+    } else if (!e)
         c->last = ids[0];
     free(ids);
     free(v);
@@ -679,7 +684,7 @@ static int put_sdy_call(struct writer *w, struct comp *c, const struct hlo_op *o
 /* sdy.sharding_constraint and sdy.reshard, both of which Shardy exports as a call of "Sharding" */
 static int put_constraint(struct writer *w, struct comp *c, struct hlo_op *op)
 {
-    struct hp_decor d = {.sdy = hlo_op_attr(op, HLO_A_sharding), .per_value = true, .sharding = hlo_op_discardable(op, NF_STR("mhlo.sharding"))};
+    struct hp_decor d = {.module = w->m, .sdy = hlo_op_attr(op, HLO_A_sharding), .per_value = true, .sharding = hlo_op_discardable(op, NF_STR("mhlo.sharding"))};
     int64_t *ids = value_ids(w, c, op, 1, &op->operands[0].value);
     int e = ids ? put_sdy_call(w, c, op, "Sharding", &d, 1, &(const struct hlo_type *){op->results[0].type}, 1, ids, name_of(w, &op->results[0])) : NF_EUNSUPPORTED;
     place(w, c, &op->results[0]);
@@ -883,7 +888,7 @@ static int put_function(struct writer *w, struct hlo_op *func, int64_t *ret_comp
     for (uint32_t i = 0; i < b->num_args && !e; i++) {
         struct nf_str name = kept_name(hlo_func_arg_attr(func, i, NF_STR("neffd.name")));
         struct hp_decor d = {.sharding = hlo_func_arg_attr(func, i, NF_STR("mhlo.sharding")), .frontend = hlo_func_arg_attr(func, i, NF_STR("mhlo.frontend_attributes")),
-                             .sdy = hlo_func_arg_attr(func, i, NF_STR("sdy.sharding"))};
+                             .sdy = hlo_func_arg_attr(func, i, NF_STR("sdy.sharding")), .module = w->m};
         e = put_parameter(w, &c, func, i, 1, &b->args[i]->type, false, &d, entry ? name : nf_str_n("", 0));
         place(w, &c, b->args[i]);
     }

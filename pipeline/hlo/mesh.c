@@ -137,6 +137,36 @@ bool hlo_mesh_next_part(const struct hlo_mesh *mesh, struct nf_str *text, char e
     return !*ret_bad;
 }
 
+bool hlo_mesh_next_cut(const struct hlo_mesh *mesh, struct nf_str *text, struct hlo_mesh_cut *ret)
+{
+    struct nf_str s = *text;
+    *ret = (struct hlo_mesh_cut){0};
+    skip_past(&s, '<');
+    skip_past(&s, '[');
+    while (s.len && s.data[0] != ']') {
+        if (s.data[0] == '{') {
+            bool bad;
+            if (ret->rank == HLO_MESH_RANK_MAX)
+                return false;
+            unsigned *n = &ret->n_parts[ret->rank++];
+            for (struct hlo_mesh_part part; hlo_mesh_next_part(mesh, &s, '}', &part, &bad); ret->parts[ret->rank - 1][(*n)++] = part)
+                if (*n == NF_ARRAY_LEN(ret->parts[0]))
+                    return false;
+            if (bad)
+                return false;
+            skip_past(&s, '}');
+        } else {
+            s.data++;
+            s.len--;
+        }
+    }
+    if (!s.len)
+        return false;
+    skip_past(&s, '>');
+    *text = s;
+    return true;
+}
+
 bool hlo_mesh_groups(const struct hlo_module *m, const struct hlo_mesh_axes *axes, struct nf_arena *arena, int64_t *ret_rows, int64_t *ret_cols, int64_t **ret_ids)
 {
     struct hlo_mesh mesh;

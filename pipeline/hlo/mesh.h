@@ -29,6 +29,17 @@ bool hlo_mesh_of(const struct hlo_module *m, const struct hlo_attr *mesh, struct
 /* The axis of that name, or its part (pre)size: the axis taken as digits pre, size, rest. size 0: the whole. False: no such part. */
 bool hlo_mesh_part(const struct hlo_mesh *mesh, struct nf_str name, int64_t pre, int64_t size, struct hlo_mesh_part *ret);
 
+/* One sharding: the parts that each dimension is cut by, the first one outermost. */
+#define HLO_MESH_RANK_MAX 32
+struct hlo_mesh_cut {
+    int rank;
+    struct hlo_mesh_part parts[HLO_MESH_RANK_MAX][8];
+    unsigned n_parts[HLO_MESH_RANK_MAX];
+};
+
+/* Takes the next <@mesh, [{"x", "y"}, {"z":(1)2}, {?}] ...> of a list from the text. False at anything else. */
+bool hlo_mesh_next_cut(const struct hlo_mesh *mesh, struct nf_str *text, struct hlo_mesh_cut *ret);
+
 /* Takes the next axis reference from the text: "x", "x":(1)2 or #stablehlo.axis_ref<name = "x", sub_axis_info = (1)2>, up to behind it.
  * False: there is no quote before `end`, or the mesh has no such part (*ret_bad). */
 bool hlo_mesh_next_part(const struct hlo_mesh *mesh, struct nf_str *text, char end, struct hlo_mesh_part *ret, bool *ret_bad);

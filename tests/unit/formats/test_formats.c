@@ -79,7 +79,8 @@ START_TEST(hlo_protobuf_says_it_as_xla_does)
 {
     static const char *const devices[] = {
         "sdy.mesh @mesh = <[\"a\"=2, \"b\"=2]>", "mhlo.frontend_attributes = {xla.sdy.sharding = \"#sdy.sharding<@mesh, [{\\22a\\22}, {}]>\"}", "mhlo.sharding = \"\\08\\03\\1A\\03\\02\\01\\020\\01J\\01\\04R\\01\\00\"",
-        "stablehlo.custom_call @Sharding(%arg0) {mhlo.frontend_attributes = {xla.sdy.sharding = \"#sdy.sharding_per_value<[<@mesh, [{\\22a\\22}, {\\22b\\22}]>]>\"}} : ",
+        "stablehlo.custom_call @Sharding(%arg0) {mhlo.frontend_attributes = {xla.sdy.sharding = \"#sdy.sharding_per_value<[<@mesh, [{\\22a\\22}, {\\22b\\22}]>]>\"}, mhlo.sharding = \"\\08\\03\\1A\\02\\02\\02\\22\\04\\00\\01\\02\\03\"} : ",
+        "{xla.sdy.sharding = \"#sdy.sharding<@mesh, [{\\22a\\22}, {}]>\"}, mhlo.sharding = \"\\08\\03\\1A\\03\\02\\01\\02\\22\\04\\00\\01\\02\\030\\01\"",
         "stablehlo.add %0, %arg1 {mhlo.frontend_attributes = {xla.sdy.sharding = \"#sdy.sharding_per_value<[<@mesh, [{\\22a\\22, ?}, {}]>]>\"}}",
         "in_shardings=[<@mesh, [{}, {}]>] out_shardings=[<@mesh, [{}, {}]>, <@mesh, [{\"a\"}, {}]>] manual_axes={\"a\"}", "concat_dimension = 1 : i64",
         "stablehlo.reshape %1 : (tensor<4x8xf32>) -> tensor<4x2x4xf32>", "stablehlo.transpose %2, dims = [1, 0, 2] : (tensor<4x2x4xf32>) -> tensor<2x4x4xf32>",
