@@ -60,10 +60,14 @@ static void status_end(struct task *t, int rc, const struct nf_error *err)
     const char *targets[32];
     char default_target[64] = "";
     const struct toolchain *tc;
-    size_t n = 0;
+    char *remarks[32];
+    size_t n = 0, n_remarks = 0;
     for (size_t i = 0; (tc = toolchains_at(d->toolchains, i)) && n < NF_ARRAY_LEN(targets); i++)
-        if (!tc->err.code)
+        if (!tc->err.code) {
             targets[n++] = tc->info.target;
+            if (tc->remark[0])
+                remarks[n_remarks++] = nf_asprintf("%s: %s", tc->info.target, tc->remark);
+        }
     if (toolchains_find(d->toolchains, "", &tc, NULL) == NF_OK)
         nf_format(default_target, sizeof default_target, "%s", tc->info.target);
     counters_fill(&d->counters, &now);
@@ -94,8 +98,12 @@ static void status_end(struct task *t, int rc, const struct nf_error *err)
     r.api_version = 1;
     r.features = (char **)(uintptr_t)features;
     r.n_features = NF_ARRAY_LEN(features);
+    r.remarks = remarks;
+    r.n_remarks = n_remarks;
     srv_call_set_user(s->call, NULL);
     srv_reply(s->call, &r.base);
+    for (size_t i = 0; i < n_remarks; i++)
+        free(remarks[i]);
 }
 
 static void status_free(struct task *t) { free(t); }

@@ -49,6 +49,7 @@ static void take_identity(struct toolchains *t, const Neffd__Worker__V1__Identit
     copy_text(c->info.version, sizeof c->info.version, m->version);
     copy_text(c->info.path, sizeof c->info.path, m->path);
     copy_text(c->isa, sizeof c->isa, m->isa);
+    copy_text(c->remark, sizeof c->remark, m->remark);
     c->info.mtime_ns = m->mtime_ns;
     c->info.size = m->size;
     struct target_id id = {0};   /* the same words that the key of an artifact has */
@@ -58,6 +59,8 @@ static void take_identity(struct toolchains *t, const Neffd__Worker__V1__Identit
     pipe_toolchain_id(&id, &text);
     copy_text(c->info.id, sizeof c->info.id, text.data);
     nf_buf_done(&text);
+    if (c->remark[0])
+        nf_log(NF_LOG_WARNING, "toolchain", "a compiler does less than it could", "target=%s why=%s", m->target, nf_log_quote(c->remark));
     nf_log(NF_LOG_INFO, "toolchain", "found", "target=%s compiler=%s path=%s", m->target, nf_log_quote(m->compiler), nf_log_quote(m->path));
 }
 

@@ -15,6 +15,7 @@ struct toolchains;
 struct toolchain {
     struct cache_toolchain info;      /* target, id, compiler, version, path, mtime, size */
     char isa[256];
+    char remark[256];                 /* what it does worse than it could, and why */
     struct nf_error err;              /* code: there is none, and why */
 };
 

@@ -231,6 +231,7 @@ static void identify(struct state *s)
         m->compiler = ids[n].compiler;
         m->version = ids[n].version;
         m->isa = ids[n].isa;
+        m->remark = ids[n].remark;
         m->path = ids[n].path;
         m->mtime_ns = ids[n].mtime_ns;
         m->size = ids[n].size;

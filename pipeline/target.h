@@ -31,7 +31,8 @@ struct target_id {
     char target[16];
     char compiler[128];       /* "neffd-cpu 0.1.0", "neuronx-cc 2.21.1234.0+abcd" */
     char version[96];
-    char isa[160];            /* cpu: the instruction set code is made for; "" elsewhere */
+    char isa[160];            /* cpu: the instruction set code is made for, "" where none can be; "" elsewhere */
+    char remark[256];         /* what it does worse than it could, and why; "": nothing. Not in the key */
     char path[512];           /* of the binary; "": built in. Not in the key */
     int64_t mtime_ns;
     uint64_t size;

@@ -16,10 +16,15 @@
 
 static int identify(const struct cfg *cfg, struct target_id *ret_id, struct nf_error *err)
 {
-    (void)cfg, (void)err;
+    (void)err;
     struct target_id id = {.target = "cpu", .compiler = TARGET_CPU_COMPILER};
+    struct nf_error why = {0};
     char version[64];
     cg_identify(version, sizeof version, id.isa, sizeof id.isa);
+    if (cg_module_check(cfg ? cfg->llvm_module : NULL, &why) < 0) { /* other artifacts, under other keys */
+        id.isa[0] = 0;
+        nf_format(id.remark, sizeof id.remark, "programs run on the evaluator, which is slow: %s", why.message);
+    }
     nf_format(id.version, sizeof id.version, "%s %s", NEFFD_VERSION, version);
     *ret_id = id;
     return NF_OK;
@@ -157,16 +162,20 @@ static int compile(const struct compile_input *input, struct compile_sink *sink,
     if (!option_is(input, "native", "0")) {
         char kernels[4096];
         nf_format(kernels, sizeof kernels, "%s/kernels", input->cfg ? input->cfg->local_dir : "");
-        struct cg_request q = {.tier = !option_is(input, "tier", "0"), .threads = (int)sysconf(_SC_NPROCESSORS_ONLN), .cache_dir = input->cfg && input->cfg->local_dir ? kernels : NULL};
+        struct cg_request q = {.module = input->cfg ? input->cfg->llvm_module : NULL, .tier = !option_is(input, "tier", "0"), .threads = (int)sysconf(_SC_NPROCESSORS_ONLN), .cache_dir = input->cfg && input->cfg->local_dir ? kernels : NULL};
         r = cg_build(input->graph->module, &q, &native, &why);
         made = r == NF_OK;
-        if (!made && (r != NF_EUNSUPPORTED || option_is(input, "native", "1"))) {
+        if (!made && ((r != NF_EUNSUPPORTED && r != NF_ENOCOMPILER) || option_is(input, "native", "1"))) {
             if (err)
                 *err = why;
             goto out;
         }
-        if (!made)
-            sink_log(sink, NF_LOG_INFO, "cpu", nf_str_c(why.message));
+        char said[1200];
+        if (made)
+            nf_format(said, sizeof said, "%u kernels, %u of them as machine code, %u from the cache", native.report.distinct, native.report.native, native.report.cached);
+        else
+            nf_format(said, sizeof said, "the program will run on the evaluator: %s", why.message);
+        sink_log(sink, r == NF_ENOCOMPILER ? NF_LOG_WARNING : NF_LOG_INFO, "cpu", nf_str_c(said));
     }
     if (!made && (r = hlo_evaluable(input->graph->module, err)) != NF_OK)
         goto out;

@@ -77,6 +77,8 @@ int ctl_cmd_status(struct ctl *c)
         for (size_t i = 0; i < s->n_targets; i++)
             nf_buf_addf(&t, "%s%s%s", i ? ", " : "", ctl_clean(s->targets[i]), strcmp(s->targets[i], s->default_target) == 0 ? " (default)" : "");
         nf_buf_add_c(&t, "\n");
+        for (size_t i = 0; i < s->n_remarks; i++)
+            nf_buf_addf(&t, "  %sremark%s    %s\n", ctl_on(c->color_out, CTL_YELLOW), ctl_off(c->color_out), ctl_clean(s->remarks[i]));
         fputs(t.data, stdout);
         nf_buf_done(&t);
     }

@@ -113,6 +113,7 @@ struct cg_options {
     int lanes;              /* f32 lanes of a vector */
     int recompute;          /* limit of the store rule */
     int threads;            /* that compile kernels */
+    const char *module;     /* file of the LLVM module; NULL: the usual places */
     const char *cache_dir;  /* of kernels; NULL: none */
 };
 

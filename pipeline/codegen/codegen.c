@@ -170,7 +170,7 @@ static int build(struct hlo_module *m, struct nf_str graph, const struct cg_requ
     struct plan *plan = NULL;
     struct cg_report rep = {0};
     int64_t t0 = nf_now_ns(), t1;
-    cg.options = (struct cg_options){.tier = q->tier, .interpret = q->interpret, .features = q->features ? q->features : cpu_features(), .recompute = 6, .threads = q->threads, .cache_dir = q->cache_dir};
+    cg.options = (struct cg_options){.tier = q->tier, .interpret = q->interpret, .features = q->features ? q->features : cpu_features(), .recompute = 6, .threads = q->threads, .module = q->module, .cache_dir = q->cache_dir};
     cg.options.lanes = cg.options.features & CPU_FEATURE_AVX512 ? 16 : cg.options.features & CPU_FEATURE_AVX2 ? 8 : 4;
     /* Deprecated operations are rewritten, dynamic shapes refined from the entry's; what stays is refused by name below. */
     struct nf_error ignored = {0};

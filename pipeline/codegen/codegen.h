@@ -32,6 +32,7 @@ struct cg_request {
     int threads;             /* that compile kernels; 0: 1 */
     const char *name;        /* of the NEFF */
     const char *compiler;
+    const char *module;      /* file of the LLVM module; NULL and "": the usual places. One in a process */
     const char *cache_dir;   /* of compiled kernels, of this user alone (kernel_cache.c), made when absent; NULL: none */
     /* Called with the printed form of each stage (cg_stages). NULL: not wanted. */
     void (*print)(void *user, const char *stage, struct nf_str text);
@@ -51,7 +52,7 @@ struct cg_artifact {
     uint32_t replicas, partitions;
     struct cg_report report;
 };
-/* NF_EUNSUPPORTED names the operation that has no native form. Passes may have changed the module (deprecated operations, dynamic
+/* NF_EUNSUPPORTED names the operation that has no native form; NF_ENOCOMPILER: there is no LLVM module. Passes may have changed the module (deprecated operations, dynamic
  * shapes). */
 int cg_build(struct hlo_module *m, const struct cg_request *request, struct cg_artifact *ret_artifact, struct nf_error *err);
 /* From what a stage import or group printed: the same plan, but for labels of values that nothing uses. The text is our own and not checked like a
@@ -70,6 +71,9 @@ struct cg_stage {
     const char *name, *needs, *gives;
 };
 extern const struct cg_stage cg_stages[];
+
+/* Is there an LLVM module that this program can use? Reads its version from the file and loads nothing. NF_ENOCOMPILER says why not. */
+int cg_module_check(const char *module, struct nf_error *err);
 
 /* "neffd-codegen 1 llvm 19.1.7", and the instruction set as in isa. */
 void cg_identify(char *version, size_t version_size, char *isa, size_t isa_size);

@@ -6,6 +6,7 @@
 #include "base/file.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <libgen.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -29,41 +30,81 @@ static int target_of(uint64_t features, struct emit_target *t, struct nf_error *
 
 /* ---------------------------------------------------------------------------------------------------- the LLVM module */
 
-static pthread_mutex_t module_lock = PTHREAD_MUTEX_INITIALIZER; /* guards module and why_not; innermost */
-static const struct emit_module *module;
-static char why_not[512];
-
-static bool try_module(const char *path)
+/* The version in the file, found by its symbol, so that nothing of LLVM is loaded; -1: this is no such module. */
+static int version_of(const char *path)
 {
-    if (access(path, R_OK)) return false;
-    void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    const struct emit_module *m = h ? dlsym(h, EMIT_MODULE_SYMBOL) : NULL;
-    if (!m) nf_format(why_not, sizeof why_not, "%s", dlerror());
-    else if (m->version != EMIT_MODULE_VERSION) nf_format(why_not, sizeof why_not, "%s is of another version", path);
-    else module = m;
-    return module != NULL;
+    struct nf_map_view v;
+    const Elf64_Ehdr *e;
+    int version = -1;
+    if (nf_map_view_open(path, &v, NULL)) return -1;
+    const char *base = v.data;
+    e = v.data;
+    bool good = v.len > sizeof *e && memcmp(e->e_ident, ELFMAG, SELFMAG) == 0 && e->e_ident[EI_CLASS] == ELFCLASS64 && e->e_shentsize == sizeof(Elf64_Shdr) && e->e_phentsize == sizeof(Elf64_Phdr) &&
+                e->e_shoff % 8 == 0 && e->e_shoff <= v.len && e->e_shnum <= (v.len - e->e_shoff) / sizeof(Elf64_Shdr) && e->e_phoff % 8 == 0 && e->e_phoff <= v.len &&
+                e->e_phnum <= (v.len - e->e_phoff) / sizeof(Elf64_Phdr);
+    const Elf64_Shdr *sh = good ? (const void *)(base + e->e_shoff) : NULL;
+    const Elf64_Phdr *ph = good ? (const void *)(base + e->e_phoff) : NULL;
+    for (int i = 0; good && i < e->e_shnum; i++) {
+        const Elf64_Shdr *s = &sh[i];
+        if (s->sh_type != SHT_DYNSYM || s->sh_offset % 8 || s->sh_offset > v.len || s->sh_size > v.len - s->sh_offset || s->sh_link >= e->e_shnum) continue;
+        const Elf64_Shdr *names = &sh[s->sh_link];
+        if (names->sh_offset > v.len || names->sh_size > v.len - names->sh_offset) continue;
+        const Elf64_Sym *sym = (const void *)(base + s->sh_offset);
+        for (size_t k = 0; k < s->sh_size / sizeof *sym; k++) {
+            if (sym[k].st_shndx == SHN_UNDEF || sym[k].st_name >= names->sh_size || names->sh_size - sym[k].st_name < sizeof EMIT_MODULE_SYMBOL ||
+                memcmp(base + names->sh_offset + sym[k].st_name, EMIT_MODULE_SYMBOL, sizeof EMIT_MODULE_SYMBOL) != 0)
+                continue;
+            for (int p = 0; p < e->e_phnum; p++) {
+                uint64_t at = sym[k].st_value - ph[p].p_vaddr;
+                if (ph[p].p_type != PT_LOAD || sym[k].st_value < ph[p].p_vaddr || ph[p].p_filesz < sizeof version || at > ph[p].p_filesz - sizeof version) continue;
+                if (ph[p].p_offset <= v.len && at <= v.len - ph[p].p_offset && v.len - ph[p].p_offset - at >= sizeof version) memcpy(&version, base + ph[p].p_offset + at, sizeof version);
+            }
+        }
+    }
+    nf_map_view_close(&v);
+    return version;
 }
 
-/* Beside the program, where it is installed, where it was built. Loaded once, and never unloaded. */
-static const struct emit_module *llvm_module(struct nf_error *err)
+/* Where it is: as told, or beside the program, where it is installed, where it was built. NF_ENOCOMPILER. */
+static int find_module(const char *told, char *path, size_t size, struct nf_error *err)
 {
-    char exe[4096], path[4608];
+    char exe[4096];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[n > 0 ? n : 0] = 0;
+    const char *dir = dirname(exe);
+    if (told && told[0]) {
+        nf_format(path, size, "%s", told);
+    } else {
+        nf_format(path, size, "%s/neffd-llvm.so", dir);
+        if (access(path, R_OK)) nf_format(path, size, "%s/../lib/neffd/neffd-llvm.so", dir);
+        if (access(path, R_OK)) nf_format(path, size, "%s", CG_MODULE_PATH);
+    }
+    int version = access(path, R_OK) ? -2 : version_of(path);
+    if (version == EMIT_MODULE_VERSION) return 0;
+    if (version == -2) return nf_fail(err, NF_ENOCOMPILER, "native code for cpu needs its LLVM module: %s", told && told[0] ? "llvm_module cannot be read" : "neffd-llvm.so is not installed");
+    return nf_fail(err, NF_ENOCOMPILER, "native code for cpu needs its LLVM module: %s %s", path, version < 0 ? "is none" : "is of another version");
+}
+
+int cg_module_check(const char *told, struct nf_error *err)
+{
+    char path[4608];
+    return find_module(told, path, sizeof path, err);
+}
+
+static pthread_mutex_t module_lock = PTHREAD_MUTEX_INITIALIZER; /* guards module; innermost */
+static const struct emit_module *module;
+
+/* Loaded once, and never unloaded. */
+static const struct emit_module *llvm_module(const char *told, struct nf_error *err)
+{
+    char path[4608];
     pthread_mutex_lock(&module_lock);
-    if (!module) {
-        ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-        exe[n > 0 ? n : 0] = 0;
-        const char *dir = dirname(exe);
-        nf_format(why_not, sizeof why_not, "neffd-llvm.so is not installed");
-        nf_format(path, sizeof path, "%s/neffd-llvm.so", dir);
-        bool found = try_module(path);
-        nf_format(path, sizeof path, "%s/../lib/neffd/neffd-llvm.so", dir);
-        found = found || try_module(path);
-        nf_format(path, sizeof path, "%s", CG_MODULE_PATH);
-        found = found || try_module(path);
-        (void)found;
+    if (!module && find_module(told, path, sizeof path, err) == 0) {
+        void *h = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        module = h ? dlsym(h, EMIT_MODULE_SYMBOL) : NULL;
+        if (!module) nf_fail(err, NF_ENOCOMPILER, "native code for cpu needs its LLVM module: %s", dlerror());
     }
     const struct emit_module *m = module;
-    if (!m) nf_fail(err, NF_EUNSUPPORTED, "native code for cpu needs its LLVM module: %s", why_not);
     pthread_mutex_unlock(&module_lock);
     return m;
 }
@@ -72,8 +113,8 @@ static const struct emit_module *llvm_module(struct nf_error *err)
 static int compile(struct cg *cg, const struct emit_target *t, const struct rp_prog *const *prog, uint32_t n, struct nf_buf *code, struct nf_error *err)
 {
     struct emit_objects o = {0};
-    const struct emit_module *m = llvm_module(err);
-    if (!m) return NF_EUNSUPPORTED;
+    const struct emit_module *m = llvm_module(cg->options.module, err);
+    if (!m) return NF_ENOCOMPILER;
     struct emit_request q = {.target = t, .prog = prog, .count = n, .tier = cg->options.tier, .threads = cg->options.threads};
     int rc = m->compile(&q, &o, err);
     if (rc) return rc;

@@ -5,7 +5,8 @@
  *
  *     file = magic "NFKERN01" sha256[32] u64 xxh3-of-code code
  *
- * It is written under a name of its own and renamed, without waiting for the disk: what a crash leaves of it does not match its checksum.
+ * It is written as SLOT.new and renamed, without waiting for the disk: what a crash leaves of it does not match its checksum. Who writes holds a
+ * lock on SLOT.new, which a kill releases: the next one takes the file that was left over; while somebody is at it, others keep nothing.
  * Code is run by clients, so files that another user owns or could write are not taken. */
 #include "pipeline/codegen/codegen.h"
 #include "pipeline/codegen/emit_internal.h"
@@ -13,6 +14,7 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 enum { SLOTS = 4096, HEAD = 48, CODE_MAX = 1 << 20 };
@@ -60,19 +62,21 @@ void kernel_cache_put(const char *dir, const struct kernel_key *key, struct nf_s
 {
     char path[4096], mine[4200];
     struct nf_buf b = NF_BUF_INIT;
-    uint64_t sum = nf_xxh3(code.data, code.len), unique;
+    struct stat st, named;
+    uint64_t sum = nf_xxh3(code.data, code.len);
     if (code.len > CODE_MAX) return;
     slot(dir, key, path, sizeof path);
-    nf_random(&unique, sizeof unique);
-    nf_format(mine, sizeof mine, "%s.%016llx", path, (unsigned long long)unique);
+    nf_format(mine, sizeof mine, "%s.new", path);
     nf_buf_add(&b, MAGIC, 8);
     nf_buf_add(&b, key->digest.bytes, 32);
     nf_buf_add(&b, &sum, 8);
     nf_buf_add_str(&b, code);
-    int fd = open(mine, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd >= 0) {
-        bool ok = nf_fd_write_all(fd, b.data, b.len) == 0;
-        if (close(fd) || !ok || rename(mine, path)) unlink(mine);
+    int fd = open(mine, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    /* Locked, and still the file of that name: another one may have renamed it meanwhile. */
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0 && stat(mine, &named) == 0 && st.st_ino == named.st_ino && st.st_dev == named.st_dev && st.st_uid == geteuid()) {
+        bool ok = ftruncate(fd, 0) == 0 && nf_fd_write_all(fd, b.data, b.len) == 0;
+        if (!ok || rename(mine, path)) unlink(mine);
     }
+    if (fd >= 0) close(fd);
     nf_buf_done(&b);
 }

@@ -345,7 +345,7 @@ class WithADaemon(unittest.TestCase):
     def test_status_stats_config(self):
         status = self.ok("status", "--json").json
         self.assertEqual(set(status), {"version", "pid", "uptime_us", "rss_bytes", "draining", "jobs_queued", "jobs_running", "waiters", "workers", "counters",
-                                       "counters_lifetime", "cache", "default_target", "targets", "api_version", "features"})
+                                       "counters_lifetime", "cache", "default_target", "targets", "api_version", "features", "remarks"})
         self.assertEqual(status["pid"], self.place.process.pid)
         self.assertEqual(status["version"], "0.1.0")
         self.assertEqual(status["api_version"], 1)
