@@ -13,7 +13,7 @@
 
 #define MAX_COPIES 1000u        /* of functions */
 #define MAX_OPS_AFTER 2000000u
-#define MAX_ROUNDS 64
+#define MAX_ROUNDS 256
 #define MAX_ATTEMPTS 32         /* loops inside loops */
 
 struct refine {
@@ -305,26 +305,33 @@ static int refine_call(struct refine *r, struct hlo_op *op)
     return 0;
 }
 
-/* Sizes must be constants before shapes can follow from them, and shapes known before more sizes are: until nothing changes. */
+/* Sizes must be constants before shapes can follow from them, and shapes known before more sizes are: until nothing changes. Callers
+ * mostly stand before what they call: operands go down with the functions in order, results come up with them backwards. */
 static int settle(struct refine *r)
 {
     struct hlo_module *m = r->v.m;
+    struct hlo_block *b = hlo_module_block(m);
     int rc = 0;
     r->changed = true;
-    for (int round = 0; round < MAX_ROUNDS && r->changed && !rc; round++) {
+    for (int round = 0; r->changed && !rc; round++) {
         uint32_t ops = m->num_ops;
+        bool down = round % 2 == 0;
+        if (round == MAX_ROUNDS)
+            return nf_fail(r->err, NF_ELIMIT, "shapes are not known after %d rounds", MAX_ROUNDS);
         r->changed = false;
-        struct hlo_walk w = hlo_walk_of(m->op);
-        for (struct hlo_op *op; (op = hlo_walk_next(&w)) && !rc;) {
-            r->v.code = 0;
-            if (op->id == HLO_OP_CALL || op->id == HLO_OP_COMPOSITE)
-                rc = refine_call(r, op);
-            else if (op->id != HLO_OP_FUNC && op->id != HLO_OP_MODULE && op->id != HLO_OP_UNKNOWN)
-                refine_op(r, op);
+        for (struct hlo_op *func = down ? b->first : b->last; func && !rc; func = down ? func->next : func->prev) {
+            if (func->id != HLO_OP_FUNC)
+                continue;
+            struct hlo_walk w = hlo_walk_of(func);
+            for (struct hlo_op *op; (op = hlo_walk_next(&w)) && !rc;) {
+                r->v.code = 0;
+                if (op->id == HLO_OP_CALL || op->id == HLO_OP_COMPOSITE)
+                    rc = refine_call(r, op);
+                else if (op->id != HLO_OP_UNKNOWN)
+                    refine_op(r, op);
+            }
+            set_function_type(r, func);
         }
-        HLO_FOR_OPS(op, hlo_module_block(m))
-            if (op->id == HLO_OP_FUNC)
-                set_function_type(r, op);
         rc = rc ? rc : hlo_pass_fold(m, r->err);
         r->changed = r->changed || m->num_ops != ops;
     }

@@ -96,6 +96,34 @@ START_TEST(explosions_are_refused)
 }
 END_TEST
 
+/* Shapes go down a long chain of calls, written in either order, and their results come back up. */
+START_TEST(shapes_go_through_a_chain_of_calls)
+{
+    struct nf_buf text = NF_BUF_INIT;
+    struct nf_error err = {0};
+    int n = 400;
+    for (int k = 0; k <= n; k++) {
+        int i = _i ? n - k : k;
+        if (i == 0)
+            nf_buf_add_c(&text, "func.func @main(%a: tensor<4xf32>) -> tensor<?xf32> {\n %s = stablehlo.constant dense<4> : tensor<1xi32>\n"
+                                " %0 = stablehlo.dynamic_reshape %a, %s : (tensor<4xf32>, tensor<1xi32>) -> tensor<?xf32>\n %1 = call @f1(%0) : (tensor<?xf32>) -> tensor<?xf32>\n return %1 : tensor<?xf32>\n}\n");
+        else if (i == n)
+            nf_buf_addf(&text, "func.func private @f%d(%%x: tensor<?xf32>) -> tensor<?xf32> {\n %%0 = stablehlo.negate %%x : tensor<?xf32>\n return %%0 : tensor<?xf32>\n}\n", i);
+        else
+            nf_buf_addf(&text, "func.func private @f%d(%%x: tensor<?xf32>) -> tensor<?xf32> {\n %%0 = call @f%d(%%x) : (tensor<?xf32>) -> tensor<?xf32>\n return %%0 : tensor<?xf32>\n}\n", i, i + 1);
+    }
+    struct nf_arena *arena = nf_arena_new(0);
+    struct hlo_module *m;
+    ck_assert_msg(!hlo_parse(nf_buf_str(&text), NULL, arena, &m, &err), "%s", err.message);
+    ck_assert_msg(!hlo_pass_refine(m, &err) && !hlo_verify(m, &err), "%s", err.message);
+    HLO_FOR_OPS(op, hlo_module_block(m))
+        for (uint32_t i = 0; i < hlo_func_type(op)->num_types; i++)
+            ck_assert(hlo_func_type(op)->types[i]->is_static);
+    nf_buf_done(&text);
+    nf_arena_free(arena);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("hlo-passes");
@@ -106,6 +134,7 @@ int main(void)
     tcase_add_test(t, names_are_checked);
     tcase_add_test(t, circles_of_calls_are_refused);
     tcase_add_test(t, explosions_are_refused);
+    tcase_add_loop_test(t, shapes_go_through_a_chain_of_calls, 0, 2);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
