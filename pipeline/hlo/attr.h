@@ -1,7 +1,7 @@
 /* attr.h: attributes of operations, functions and types.
  *
- * Immutable, owned by the module's arena, not interned: compare with hlo_attr_eq. Make them with the hlo_attr_* functions,
- * read the fields directly after looking at `kind`. */
+ * Immutable, owned by the module's arena. Short ones that repeat are mostly one object, not always: compare with hlo_attr_eq. Make them
+ * with the hlo_attr_* functions, read the fields directly after looking at `kind`. */
 #ifndef NEFFD_PIPELINE_HLO_ATTR_H
 #define NEFFD_PIPELINE_HLO_ATTR_H
 

@@ -140,6 +140,33 @@ START_TEST(attributes_by_any_name)
 }
 END_TEST
 
+START_TEST(attributes_that_repeat_are_kept_once)
+{
+    int64_t v[64], w[64];
+    size_t before = 0;
+    for (int i = 0; i < 64; i++)
+        v[i] = w[i] = i;
+    w[1] = 7;
+    for (int round = 0; round < 100000; round++) {
+        const struct hlo_attr *a = hlo_attr_i64s(m, 2, v), *b = hlo_attr_i64s(m, 2, w), *c = hlo_attr_i64s(m, 1, v);
+        struct hlo_dot d = {.lhs_contracting = a->ints, .rhs_contracting = b->ints};
+        const struct hlo_attr *e = hlo_attr_dot(m, &d), *p = hlo_attr_enum(m, HLO_ENUM_PRECISION, 1), *l = hlo_attr_array(m, 2, (const struct hlo_attr *[]){p, p});
+        if (round == 0)
+            before = nf_arena_bytes(arena);
+        ck_assert(!hlo_attr_eq(a, b) && !hlo_attr_eq(a, c));
+        ck_assert_int_eq(a->ints.v[1], 1);
+        ck_assert_int_eq(b->ints.v[1], 7);
+        ck_assert_uint_eq(c->ints.n, 1);
+        ck_assert(e->dot->rhs_contracting.v[1] == 7 && e->dot->lhs_batching.n == 0);
+        ck_assert(l->array.v[1] == p && p->enumeration.value == 1);
+    }
+    ck_assert_uint_le(nf_arena_bytes(arena), before + (64 << 10)); /* some hundred bytes a round otherwise */
+    /* long ones are copies, each its own */
+    struct hlo_ints x = hlo_ints_copy(m, 64, v), y = hlo_ints_copy(m, 64, v);
+    ck_assert(x.v != y.v && memcmp(x.v, y.v, sizeof v) == 0);
+}
+END_TEST
+
 START_TEST(the_table_is_sound)
 {
     for (int i = 1; i < HLO_OP_MAX; i++) {
@@ -172,6 +199,7 @@ int main(void)
     tcase_add_test(t, walks_see_everything_once);
     tcase_add_test(t, clones_are_whole);
     tcase_add_test(t, attributes_by_any_name);
+    tcase_add_test(t, attributes_that_repeat_are_kept_once);
     tcase_add_test(t, the_table_is_sound);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);

@@ -400,8 +400,11 @@ START_TEST(places_of_many_operations)
     struct nf_buf text = NF_BUF_INIT;
     struct nf_arena *arena = nf_arena_new(0);
     nf_buf_add_c(&text, "func.func @main(%arg0: tensor<f32>) -> tensor<f32> {\n");
-    for (int i = 0; i < OPS; i++)
+    static uint32_t begins[OPS];
+    for (int i = 0; i < OPS; i++) {
+        begins[i] = (uint32_t)text.len;
         nf_buf_addf(&text, i ? "  %%%d = stablehlo.sine %%%d : tensor<f32>\n" : "  %%%d = stablehlo.cosine %%arg%d : tensor<f32>\n", i, i ? i - 1 : 0);
+    }
     nf_buf_addf(&text, "  return %%%d : tensor<f32>\n}\n", OPS - 1);
     struct nf_error err = {0};
     struct hlo_components c;
@@ -417,6 +420,13 @@ START_TEST(places_of_many_operations)
         char want[32];
         nf_format(want, sizeof want, "%d:%d", i + 2, 3 + snprintf(NULL, 0, "%%%d = ", i));
         ck_assert_msg(nf_str_eq_c(c.ops[i + 2].location, want), "%.*s is not %s", NF_STR_ARG(c.ops[i + 2].location), want);
+    }
+    for (int k = 0; k < OPS; k++) { /* in no order */
+        int i = (int)((int64_t)k * 7919 % OPS);
+        uint32_t line, col;
+        hlo_pos_line(m, begins[i] + 1, &line, &col);
+        ck_assert_uint_eq(line, (uint32_t)i + 2);
+        ck_assert_uint_eq(col, 2);
     }
     ck_assert_msg(took < 30 * (parsed - began), "parsing took %lld ns, the outline %lld", (long long)(parsed - began), (long long)took);
     nf_buf_done(&text);
