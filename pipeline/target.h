@@ -86,6 +86,8 @@ const struct target_ops *target_at(size_t i);                     /* NULL: past 
  * native form, the canonical print of the module in the member TARGET_CPU_MODULE, which the evaluator runs
  * (pipeline/hlo/evaluator_device.c). */
 #define TARGET_CPU_MODULE "neffd/module.1.mlir"
+/* Beside it, for messages alone: for each operation of the module, in order of hlo_walk, a line with its place in what the caller gave. */
+#define TARGET_CPU_PLACES "neffd/places.1.txt"
 #define TARGET_CPU_COMPILER "neffd-cpu " NEFFD_VERSION
 extern const struct target_ops target_cpu;
 /* The options of `cpu`, for every form of it. */

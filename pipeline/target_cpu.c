@@ -150,15 +150,50 @@ static bool option_is(const struct compile_input *input, const char *name, const
     return false;
 }
 
+/* The operations of the module in order, taken before passes change it. */
+static struct hlo_op **operations(const struct pipe_graph *g, size_t *ret_n)
+{
+    struct hlo_op **ops, *op;
+    struct hlo_walk w = hlo_walk_of(g->module->op);
+    size_t n = 0;
+    while (hlo_walk_next(&w))
+        n++;
+    ops = NF_NEW_ARRAY(g->arena, struct hlo_op *, n + 1);
+    w = hlo_walk_of(g->module->op);
+    for (*ret_n = 0; (op = hlo_walk_next(&w));)
+        ops[(*ret_n)++] = op;
+    return ops;
+}
+
+static void print_places(const struct hlo_module *m, struct hlo_op *const *ops, size_t n, struct nf_buf *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct hlo_attr *loc = hlo_op_loc(m, ops[i]);
+        struct nf_buf b = NF_BUF_INIT;
+        char where[64];
+        if (loc)
+            hlo_attr_print(loc, &b);
+        if (b.len && b.len < 240 && !memchr(b.data, '\n', b.len))
+            nf_buf_add_str(out, nf_buf_str(&b));
+        else
+            nf_buf_add_c(out, hlo_op_where(m, ops[i], where, sizeof where));
+        nf_buf_add_char(out, '\n');
+        nf_buf_done(&b);
+    }
+}
+
 static int compile(const struct compile_input *input, struct compile_sink *sink, struct nf_error *err)
 {
     struct neff_writer *w = NULL;
     struct cg_artifact native = {0};
     struct nf_error why = {0};
+    struct nf_buf places = NF_BUF_INIT;
     bool made = false;
+    size_t n = 0;
     int r = target_cpu_describe(input, &w, err);
     if (r != NF_OK)
         return r;
+    struct hlo_op **ops = operations(input->graph, &n);
     if (!option_is(input, "native", "0")) {
         char kernels[4096];
         nf_format(kernels, sizeof kernels, "%s/kernels", input->cfg ? input->cfg->local_dir : "");
@@ -181,10 +216,14 @@ static int compile(const struct compile_input *input, struct compile_sink *sink,
         goto out;
     if (made)
         cg_artifact_write(&native, w);
-    else
+    else {
         neff_writer_member(w, TARGET_CPU_MODULE, input->graph->canonical, 0);
+        print_places(input->graph->module, ops, n, &places);
+        neff_writer_member(w, TARGET_CPU_PLACES, nf_buf_str(&places), 0);
+    }
     r = target_cpu_finish(input, w, sink, err);
 out:
+    nf_buf_done(&places);
     neff_writer_free(w);
     cg_artifact_done(&native);
     return r;

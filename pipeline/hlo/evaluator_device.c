@@ -7,6 +7,7 @@
 #include "pipeline/target.h"
 #include "runtime/neff.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct device {
@@ -17,6 +18,8 @@ struct program {
     struct rt_program base;
     struct neff *neff;
     struct nf_arena *arena;
+    struct hlo_module *module;
+    struct nf_str places;           /* TARGET_CPU_PLACES, or empty */
     struct hlo_eval *eval;
     struct hlo_eval_group *group;   /* NULL: alone */
     uint32_t rank;
@@ -69,6 +72,31 @@ static int check_tensors(const struct hlo_op *entry, const struct rt_program *ba
     return NF_OK;
 }
 
+/* A place in the artifact's module means nothing to who wrote the program: the same operation's in that. */
+static void tell_place(const struct program *p, struct nf_error *err)
+{
+    char there[256];
+    struct nf_str text = p->module->text, rest = p->places, place = {0};
+    struct hlo_walk w = hlo_walk_of(p->module->op);
+    unsigned line = 0, column = 0;
+    bool found = false;
+    if (!err || !err->location[0])
+        return;
+    if (sscanf(err->location, "%u:%u", &line, &column) == 2)
+        for (unsigned i = 1; i < line; i++)
+            (void)nf_str_cut(&text, '\n');
+    for (const struct hlo_op *op; line && !found && text.data && (op = hlo_walk_next(&w));) {
+        place = rest.len ? nf_str_cut(&rest, '\n') : (struct nf_str){0};
+        found = op->pos == (size_t)(text.data - p->module->text.data) + column - 1;
+    }
+    if (found && place.len) {
+        nf_error_location(err, "%.*s", (int)NF_MIN(place.len, (size_t)250), place.data);
+    } else {
+        nf_format(there, sizeof(there), "%s", err->location);
+        nf_error_location(err, "%s of the canonical program", there);
+    }
+}
+
 static int dev_load(struct rt_device *device, struct nf_str bytes, const struct rt_load_options *options, struct rt_program **ret_program, struct nf_error *err)
 {
     struct program *p = nf_alloc(sizeof(*p));
@@ -87,6 +115,8 @@ static int dev_load(struct rt_device *device, struct nf_str bytes, const struct 
         nf_error_prefix(err, "the module of the artifact");
         goto fail;
     }
+    p->module = m;
+    (void)neff_member(p->neff, TARGET_CPU_PLACES, &p->places);
     const struct hlo_op *entry = hlo_module_entry(m);
     if (!entry || !hlo_func_block(entry)) {
         rc = nf_fail(err, NF_ECORRUPT, "the module of the artifact has no entry function");
@@ -97,8 +127,10 @@ static int dev_load(struct rt_device *device, struct nf_str bytes, const struct 
     if ((rc = check_tensors(entry, &p->base, err)))
         goto fail;
     struct hlo_eval_options o = HLO_EVAL_OPTIONS_INIT;
-    if ((rc = hlo_eval_new(m, &o, &p->eval, err)))
+    if ((rc = hlo_eval_new(m, &o, &p->eval, err))) {
+        tell_place(p, err);
         goto fail;
+    }
     if (options && options->world_size > 1 && options->group) {
         int64_t partitions = 1;
         const struct hlo_attr *a = hlo_op_discardable(m->op, NF_STR("mhlo.num_partitions"));
@@ -191,6 +223,8 @@ static int dev_execute(struct rt_program *program, struct rt_stream *stream, str
     if (!rc)
         rc = p->group ? hlo_eval_run_member(p->eval, p->group, p->rank, a, n_in, results, n_out, err)
                       : hlo_eval_run(p->eval, NF_STR(""), a, n_in, results, n_out, err);
+    if (rc)
+        tell_place(p, err);
     for (size_t i = 0; i < n_out && !rc; i++) {
         if (results[i].bytes)
             memcpy(out[i]->host, results[i].data, results[i].bytes);

@@ -320,6 +320,30 @@ class WithADaemon(unittest.TestCase):
         self.assertEqual(bad.code, 1, bad)
         self.assertIn("argument 1", bad.err)
 
+    def test_run_names_the_users_line(self):
+        """What fails when it runs is named by its place in what the user wrote, natively and on the evaluator."""
+        program = """module @m {
+
+  // a comment
+  func.func @main(%%x: tensor<2xi32>, %%root: tensor<1xi32>) -> tensor<2xi32> {
+    %%unused = stablehlo.add %%x, %%x : tensor<2xi32>
+    %%0 = "stablehlo.collective_broadcast"(%%x, %%root) {replica_groups = dense<[[0]]> : tensor<1x1xi64>, has_dynamic_root} : (tensor<2xi32>, tensor<1xi32>) -> tensor<2xi32>%s
+    return %%0 : tensor<2xi32>
+  }
+}
+"""
+        inputs = os.path.join(self.place.dir, "bad")
+        write_npy(os.path.join(inputs, "00.npy"), "<i4", (2,), [1, 2])
+        write_npy(os.path.join(inputs, "01.npy"), "<i4", (1,), [5])
+        for native in ("0", "1"):
+            for loc, where in (("", "6:10"), (' loc("train.py":12:3)', '"train.py":12:3')):
+                with self.subTest(native=native, loc=loc):
+                    file = self.place.write(f"bad{native}{bool(loc)}.mlir", program % loc)
+                    result = self.place.ctl("run", file, "--target", "cpu", "--inputs", inputs, "-O", f"native={native}", "--ignore-cache")
+                    self.assertEqual(result.code, 1, result)
+                    self.assertIn(where, result.err)
+                    self.assertIn("is not in the group of 1", result.err)
+
     def test_run_profile(self):
         """The table always; a Chrome trace where a path is given, behind = or as the next word; the program's own name is no path."""
         trace = os.path.join(self.place.dir, "trace.json")

@@ -161,6 +161,28 @@ START_TEST(programs_of_one_group_meet)
 }
 END_TEST
 
+static const char failing[] =
+    "module @m {\n func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n"
+    "  %r = stablehlo.constant dense<7> : tensor<1xi32>\n"
+    "  %0 = \"stablehlo.collective_broadcast\"(%a, %r) {replica_groups = dense<[[0]]> : tensor<1x1xi64>, has_dynamic_root} : (tensor<4xf32>, tensor<1xi32>) -> tensor<4xf32>\n"
+    "  return %0 : tensor<4xf32>\n }\n}\n";
+
+START_TEST(an_artifact_without_places_says_whose_line_it_names)
+{
+    struct rt_device *d = device();
+    struct nf_buf neff = artifact(failing, 1, 1, TARGET_CPU_MODULE);
+    struct rt_program *p;
+    float x[4] = {0}, out[4];
+    ck_assert_int_eq(rt_program_load(d, nf_buf_str(&neff), NULL, &p, &err), 0);
+    err = (struct nf_error){0};
+    ck_assert_int_lt(rt_execute_host(p, (const void *[]){x}, (void *[]){out}, &err), 0);
+    ck_assert_str_eq(err.location, "4:8 of the canonical program");
+    rt_program_unload(p);
+    nf_buf_done(&neff);
+    rt_device_close(d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("eval-device");
@@ -170,6 +192,7 @@ int main(void)
     tcase_add_test(t, what_does_not_fit_is_refused);
     tcase_add_test(t, several_threads_execute_one_program);
     tcase_add_test(t, programs_of_one_group_meet);
+    tcase_add_test(t, an_artifact_without_places_says_whose_line_it_names);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
