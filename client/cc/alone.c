@@ -519,9 +519,7 @@ enum cc_next cc_alone(struct cc *cc, int *ret_rc, struct nf_error *why)
     if (!no_cache && look_up(&a, 0, &next, ret_rc, why))
         goto out;
     if (cc->cfg->cache_only) {
-        cc->outcome = "miss";
-        fprintf(stderr, "neffcc: cache_only: this graph is not in the cache\n");
-        *ret_rc = nf_status_exit(NF_ENOTFOUND);
+        *ret_rc = cc_miss(cc, CC_NOT_CACHED, NULL);
         next = CC_DONE;
         goto out;
     }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "client/client_internal.h"
+#include "client/wire.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -97,7 +98,7 @@ enum cc_next cc_ask(struct cc *cc, int *ret_rc, struct nf_error *why)
     waiting = (struct waiting){cc, now + CC_DOT_NS, now + CC_WORD_NS};
     struct cl_answer answer = {.brief = true};
     struct nf_error err = {0};
-    enum cl_action action = cc->cfg->cache_only ? CL_LOOKUP : CL_COMPILE;
+    enum cl_action action = cc->cfg->cache_only ? CL_EXPLAIN : CL_COMPILE;
     int r = cl_ask(client, &q, action, &answer, &err);
     enum cc_next next = CC_ALONE;
     const Neffd__V1__Done *done = answer.done;
@@ -115,9 +116,11 @@ enum cc_next cc_ask(struct cc *cc, int *ret_rc, struct nf_error *why)
         *ret_rc = r == NF_OK || r == NF_ECORRUPT ? 0 : cc_replay(cc, why, NULL, 0, false);
         next = r == NF_ECORRUPT ? CC_ALONE : CC_DONE;
     } else if (r == NF_OK || (cc->cfg->cache_only && r == NF_ENOTFOUND)) {
-        cc->outcome = "miss";
-        fprintf(stderr, "neffcc: cache_only: this graph is not in the cache\nhint: any recompile is an error here; `neffctl explain` says why it misses\n");
-        *ret_rc = nf_status_exit(NF_ENOTFOUND);
+        struct nf_buf line = NF_BUF_INIT;
+        if (done && done->explanation)
+            cl_explanation_line(done->explanation, 8, &line);
+        *ret_rc = cc_miss(cc, CC_NOT_CACHED, line.data);
+        nf_buf_done(&line);
         next = CC_DONE;
     } else if (answer.failed && compilers_word(err.code)) {
         struct nf_str *log = NF_NEW_ARRAY(cc->arena, struct nf_str, answer.failed->n_log_tail + 1);

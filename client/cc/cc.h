@@ -12,7 +12,7 @@
  *
  * It never breaks a build: whatever goes wrong on our side ends in the real compiler, run as if we were not there. Only what the
  * compiler itself says about the graph, an output that cannot be written, a lock that its live holder does not free in time, and
- * `cache_only` end in an error. */
+ * `cache_only` end in an error; under that one nothing that is a compile reaches the real compiler. */
 #ifndef NEFFD_CLIENT_CC_H
 #define NEFFD_CLIENT_CC_H
 
@@ -82,6 +82,9 @@ void cc_end_if_stopped(struct cc *cc);
 const char *cc_prepare(struct cc *cc, struct nf_error *err);
 _Noreturn void cc_exec_real(struct cc *cc, const char *why);
 void cc_write_log(const struct cc *cc, int rc);
+/* A miss under cache_only, which is an error: says so, and returns the exit code. why (may be NULL): what is near, or why there was no look. */
+#define CC_NOT_CACHED "this graph is not in the cache"
+int cc_miss(struct cc *cc, const char *what, const char *why);
 
 /* false: the output has no folder, is one, or may not be written. */
 bool cc_output_possible(const struct cc *cc);

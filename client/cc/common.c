@@ -94,9 +94,32 @@ static void each_end_signal(void (*was)(int), void (*handler)(int), int flags, s
     }
 }
 
+/* Without settings (one of them is wrong) the variable speaks for itself. */
+static bool cache_only(const struct cc *cc)
+{
+    const char *v = getenv("NEFFD_CACHE_ONLY");
+    return cc->cfg ? cc->cfg->cache_only : v && v[0] && strcmp(v, "0") != 0;
+}
+
+int cc_miss(struct cc *cc, const char *what, const char *why)
+{
+    cc->outcome = "miss";
+    fprintf(stderr, "neffcc: cache_only: %s%s%s\nhint: without NEFFD_CACHE_ONLY it would be compiled; `neffctl explain` says why it misses\n", what,
+            why && why[0] ? ": " : "", why ? why : "");
+    return nf_status_exit(NF_ENOTFOUND);
+}
+
 /* With a log to write, we must see it end; else it takes our place. */
 _Noreturn void cc_exec_real(struct cc *cc, const char *why)
 {
+    struct drv_call call;
+    if (cache_only(cc) && drv_call_parse(cc->argc - 1, cc->argv + 1, cc->arena, &call, NULL) == NF_OK) {
+        /* Also what cannot be looked up would be a compile. */
+        cc->via = "cache";
+        int rc = cc_miss(cc, "this graph cannot be looked up", why);
+        cc_write_log(cc, rc);
+        exit(rc);
+    }
     cc->via = "exec";
     if (!cc->compiler) {
         fprintf(stderr, "neffcc: the real compiler cannot be found%s%s\nhint: install neuronx-cc, or name it with NEFFD_NEURONX_CC\n",

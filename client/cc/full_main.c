@@ -10,7 +10,7 @@ int main(int argc, char **argv)
     int rc = 70;
     cc_begin(&cc, argc, argv, &why);
     unsetenv(CC_SELF);
-    if (!cc_output_possible(&cc))                      /* nobody wants to know that after an hour: it is said as the compiler says it */
+    if (!cc.cfg->cache_only && !cc_output_possible(&cc)) /* nobody wants to know that after an hour: it is said as the compiler says it */
         cc_exec_real(&cc, "the output cannot be written");
     enum cc_next next = cc_ask(&cc, &rc, &why);
     if (next == CC_ALONE) {

@@ -277,6 +277,29 @@ class InItsPlace(Case):
             self.assertEqual(self.compiles, 1)
         self.both(test)
 
+    def test_cache_only_holds_for_what_is_not_understood(self):
+        """What would go to the real compiler as it came is a compile too; what is none goes there still."""
+        self.write("empty.mlir", "")
+        self.write("junk.mlir", "module { this is no program }")
+        calls = [self.args("empty.mlir"), self.args("junk.mlir"), self.args(more=["-q"]), self.args(more=["other.mlir"]), self.args("none.mlir"),
+                 self.args(out="nowhere/o.neff"), ["neuronx-cc", "compile", "m.mlir", "--framework", "XLA", "--output", "o.neff"]]
+        for args in calls:
+            for more in ({}, {"TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR": "/proc/none", "TORCH_NEURONX_NEFF_CACHE_DIR": "/proc/none"}, {"NEFFD_RETRIES": "many"}):
+                p = self.start(args, NEFFD_CACHE_ONLY="1", **more)
+                _, err = p.communicate(timeout=20 * SLOW)
+                self.assertEqual(p.returncode, 3, (args, err))
+                self.assertRegex(err.decode(), r"neffcc: cache_only: .+\nhint: ", args)
+        self.assertEqual(self.compiles, 0)
+        p = subprocess.run(["neuronx-cc", "--version"], env={**self.env, "NEFFD_CACHE_ONLY": "1"}, capture_output=True, timeout=20 * SLOW)
+        self.assertEqual(p.returncode, 0, p.stderr)
+
+    def test_cache_only_explains_a_miss(self):
+        self.start_daemon()
+        self.ok()
+        p = self.cc(more=["-O1"], NEFFD_CACHE_ONLY="1")
+        self.assertEqual(p.returncode, 3, p.err)
+        self.assertRegex(p.err, r"neffcc: cache_only: this graph is not in the cache: nearest: .*option optlevel: 2 -> 1")
+
     def test_the_output_may_be_a_pipe(self):
         p = self.cc(out="/dev/stderr")
         self.assertEqual(p.returncode, 0)
