@@ -300,6 +300,10 @@ int cl_ask(neffd_client *client, const neffd_request *request, enum cl_action ac
         r = NF_ENODAEMON;
     else
         r = ask_daemon(&a, keyed >= 0 ? &front_key : NULL, action, err);
+    if (r == NF_ETIMEOUT && !answer.failed && request->timeout_ms) {
+        r = nf_fail(err, NF_ETIMEOUT, "not done in time: %s has not given the artifact within %g s", client->socket, (double)request->timeout_ms / 1000);
+        nf_error_hint(err, "a longer timeout waits longer; the compile goes on for others who wait for it, or if it was asked for detached");
+    }
     if (r == NF_ENODAEMON && may_hit && shared_hit(client, &front_key, begin, &answer)) {
         *ret_answer = answer;
         return NF_OK;

@@ -1,6 +1,7 @@
 #include "client/wire.h"
 
 #include <ctype.h>
+#include <math.h>
 
 void cl_add_duration_us(struct nf_buf *out, uint64_t us)
 {
@@ -221,7 +222,7 @@ void cl_explanation_text(const Neffd__V1__Explanation *e, struct nf_buf *out)
         return;
     }
     add_nearest(out, e);
-    nf_buf_addf(out, ", %.0f %% alike\n", e->similarity * 100);
+    nf_buf_addf(out, ", %g %% alike\n", floor(e->similarity * 1000) / 10); /* 100 only if nothing differs */
     for (size_t i = 0; i < e->n_differences; i++) {
         const Neffd__V1__Difference *d = e->differences[i];
         nf_buf_add_c(out, "  ");

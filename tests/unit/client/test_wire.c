@@ -91,6 +91,10 @@ START_TEST(explanations)
     nf_buf_clear(&b);
     cl_explanation_text(&e, &b);
     ck_assert_ptr_nonnull(strstr(b.data, "90 % alike\n  option optlevel\n    cached:    2\n    requested: 1\n"));
+    nf_buf_clear(&b);
+    e.similarity = 0.9966;
+    cl_explanation_text(&e, &b);
+    ck_assert_ptr_nonnull(strstr(b.data, ", 99.6 % alike\n"));
     nf_buf_done(&b);
 }
 END_TEST
