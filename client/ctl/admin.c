@@ -163,6 +163,8 @@ int ctl_cmd_config(struct ctl *c)
             nf_fail(&err, NF_ENOTFOUND, "there is no setting %s", c->args[0]);
             if (near)
                 nf_error_hint(&err, "did you mean %s?", near);
+            else
+                nf_error_hint(&err, "neffctl config lists them");
             rc = ctl_fail(c, &err, NULL);
         } else if (c->json) {
             ctl_json_print(ctl_json_of_message(&found->base));

@@ -172,10 +172,8 @@ int ctl_cmd_bundle_import(struct ctl *c)
     bool dry = ctl_flag(c, "dry-run"), mapped = false;
     int r = ctl_client(c, &client, &err);
     if (r >= 0) {
-        r = nf_map_view_open(c->args[0], &view, &err);
+        r = ctl_wrong_path(c->args[0], nf_map_view_open(c->args[0], &view, &err), &err);
         mapped = r >= 0;
-        if (r == NF_ENOTFOUND)
-            err.code = NF_EINVAL;
     }
     if (r >= 0 && !dry) {
         struct cache_store_options o = {.local_dir = client->local_dir, .shared_dir = client->shared_dir, .no_index = true, .file_mode = 0644};

@@ -74,6 +74,13 @@ void ctl_no_daemon_hint(struct ctl *c, struct nf_error *err);
 int ctl_fail(struct ctl *c, const struct nf_error *err, const Neffd__V1__Error *failed);
 int ctl_usage(struct ctl *c, const char *fmt, ...) NF_PRINTF(2, 3);   /* prints, returns CTL_USAGE */
 
+/* A place in the file, where err has one without its name ("3:7", "byte 12"), as editors read it: "model.mlir:3:7". */
+void ctl_error_file(const char *path, struct nf_error *err);
+
+/* A path that names no file (absent, too long, a loop of links, a directory) is a wrong argument, not a miss nor trouble of the disk:
+ * r, or NF_EINVAL, also in err->code. */
+int ctl_wrong_path(const char *path, int r, struct nf_error *err);
+
 /* Input files: the whole file, "-" is stdin. Absent or unreadable ones are NF_EINVAL or the file system's error. */
 int ctl_read_file(const char *path, struct nf_buf *ret_bytes, struct nf_error *err);
 /* 64 hex digits; 32 for a key that was imported from TorchNeuron. */

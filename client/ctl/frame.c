@@ -172,10 +172,14 @@ int ctl_fail(struct ctl *c, const struct nf_error *err, const Neffd__V1__Error *
     ctl_bar_clear(c);
     if (c->json) {
         Neffd__V1__Error message = NEFFD__V1__ERROR__INIT;
-        if (!failed)
+        if (failed) {
+            message = *failed;
+            message.location = (char *)(uintptr_t)err->location; /* with the file's name, which the daemon does not know */
+        } else {
             rpc_error_to_message(err, &message);
+        }
         struct json_object *o = json_object_new_object();
-        json_object_object_add(o, "error", ctl_json_of_message(failed ? &failed->base : &message.base));
+        json_object_object_add(o, "error", ctl_json_of_message(&message.base));
         ctl_json_print(o);
         return nf_status_exit(err->code);
     }
@@ -206,6 +210,25 @@ int ctl_usage(struct ctl *c, const char *fmt, ...)
     return ctl_fail(c, &err, NULL);
 }
 
+void ctl_error_file(const char *path, struct nf_error *err)
+{
+    bool offset = nf_str_starts(nf_str_c(err->location), NF_STR("byte "));
+    if (strcmp(path, "-") == 0 || !(offset || (err->location[0] >= '0' && err->location[0] <= '9')))
+        return;
+    char *place = nf_strdup(err->location);
+    nf_error_location(err, "%s:%s%s", path, offset ? " " : "", place);
+    free(place);
+}
+
+int ctl_wrong_path(const char *path, int r, struct nf_error *err)
+{
+    struct stat st;
+    bool wrong = r == NF_ENOTFOUND || (r == NF_EIO && (stat(path, &st) < 0 ? errno == ELOOP || errno == ENAMETOOLONG : S_ISDIR(st.st_mode)));
+    if (wrong && err)
+        err->code = NF_EINVAL;
+    return wrong ? NF_EINVAL : r;
+}
+
 int ctl_read_file(const char *path, struct nf_buf *ret_bytes, struct nf_error *err)
 {
     int r;
@@ -217,18 +240,13 @@ int ctl_read_file(const char *path, struct nf_buf *ret_bytes, struct nf_error *e
     if (stat(path, &st) < 0) {
         int e = errno;
         r = nf_fail_errno(err, e, "cannot open %s", path);
-        if (r == NF_ENOTFOUND && err)
-            err->code = r = NF_EINVAL; /* a wrong argument, not a miss */
-        return r;
+        return ctl_wrong_path(path, r, err);
     }
     if (S_ISDIR(st.st_mode)) {
         nf_fail(err, NF_EINVAL, "%s is a directory", path);
         return NF_EINVAL;
     }
-    r = nf_file_read(path, (size_t)1 << 40, ret_bytes, err);
-    if (r == NF_ENOTFOUND && err)
-        err->code = r = NF_EINVAL;
-    return r;
+    return ctl_wrong_path(path, nf_file_read(path, (size_t)1 << 40, ret_bytes, err), err);
 }
 
 bool ctl_is_key(const char *text, struct nf_digest *ret_key)

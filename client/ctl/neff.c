@@ -160,8 +160,7 @@ static int look(struct ctl *c, bool check)
     }
     int r = nf_map_view_open(c->args[0], &view, &err);
     if (r < 0) {
-        if (r == NF_ENOTFOUND)
-            err.code = NF_EINVAL;              /* a file that is not there is a wrong request, not a miss */
+        (void)ctl_wrong_path(c->args[0], r, &err);
         return ctl_fail(c, &err, NULL);
     }
     struct nf_arena *arena = nf_arena_new(0);

@@ -152,6 +152,16 @@ static char *tensor_file(const struct run *r, const char *list, const char *dir,
     return nf_asprintf("%s/%02zu.npy", dir, i);
 }
 
+/* The file of a tensor that the program does not have, or NULL: the directory is another program's. */
+static char *one_more(const struct run *r, const char *list, const char *dir, size_t count)
+{
+    char *path = tensor_file(r, list, dir, count, 0);
+    if (access(path, F_OK) == 0)
+        return path;
+    free(path);
+    return NULL;
+}
+
 /* Whether list[i]'s `field` is the tensor's shape. */
 static bool manifest_shape_is(const struct run *r, const char *list, size_t i, const char *field, const neffd_tensor_desc *desc)
 {
@@ -292,11 +302,9 @@ static int read_tensor(const char *path, const char *what, size_t i, const neffd
     enum nf_dtype dtype = nf_dtype_from_name(nf_str_c(desc->dtype));
     if (dtype == NF_DT_NONE || desc->rank > RT_ARRAY_RANK_MAX)
         return nf_fail(err, NF_EUNSUPPORTED, "%s %zu: tensors of type %s and rank %zu cannot be run from here", what, i, desc->dtype, desc->rank);
-    int r = rt_npy_read(path, dtype, ARRAY_LIMIT, ret_array, err);
+    int r = ctl_wrong_path(path, rt_npy_read(path, dtype, ARRAY_LIMIT, ret_array, err), err);
     if (r < 0) {
         nf_error_prefix(err, "%s %zu", what, i);
-        if (r == NF_ENOTFOUND && err)
-            err->code = r = NF_EINVAL;
         return r;
     }
     bool same = ret_array->dtype == dtype && (size_t)ret_array->rank == desc->rank;
@@ -619,9 +627,8 @@ static int compare_output(struct run *r, size_t d, size_t i, struct nf_error *er
 /* More expected files than results are a mismatch too. */
 static int check_no_more(const struct run *r, struct nf_error *err)
 {
-    char *path = nf_asprintf("%s/%02zu.npy", r->expected_dir, r->output_count);
-    bool there = access(path, F_OK) == 0;
-    int rc = there ? nf_fail(err, NF_EMISMATCH, "the program has %zu results, but there is %s", r->output_count, path) : NF_OK;
+    char *path = one_more(r, "outputs", r->expected_dir, r->output_count);
+    int rc = path ? nf_fail(err, NF_EMISMATCH, "the program has %zu results, but there is %s", r->output_count, path) : NF_OK;
     free(path);
     return rc;
 }
@@ -798,6 +805,7 @@ int ctl_cmd_run(struct ctl *c)
     if (rc >= 0)
         rc = get_artifact(&r, &q, client, &artifact, &failed, &err);
     if (rc < 0) {
+        ctl_error_file(c->args[0], &err);
         code = ctl_fail(c, &err, failed);
         goto out;
     }
@@ -820,6 +828,10 @@ int ctl_cmd_run(struct ctl *c)
         code = ctl_usage(c, "the program takes %zu arguments: give --inputs DIR or --random SEED", r.input_count);
         goto out;
     }
+    char *more = rc >= 0 && r.inputs_dir ? one_more(&r, "inputs", r.inputs_dir, r.input_count) : NULL;
+    if (more)
+        rc = nf_fail(&err, NF_EINVAL, "the program takes %zu arguments, but there is %s", r.input_count, more);
+    free(more);
     for (size_t d = 0; d < r.devices && rc >= 0; d++)
         rc = prepare_device(&r, d, seed, random, &err);
     if (rc >= 0)

@@ -205,9 +205,7 @@ static int read_manifest(struct run *r, const char *dir, struct nf_error *err)
     DIR *d = opendir(dir);
     if (!d) {
         int e = errno;
-        nf_fail_errno(err, e, "cannot open %s", dir);
-        if (err->code == NF_ENOTFOUND)
-            err->code = NF_EINVAL;
+        (void)ctl_wrong_path(dir, nf_fail_errno(err, e, "cannot open %s", dir), err);
         nf_error_hint(err, "`neffctl warm record` makes one");
         return err->code;
     }

@@ -90,6 +90,11 @@ class WithoutADaemon(unittest.TestCase):
         self.fails(1, "invalid_argument", "compile", self.place.dir)
         self.fails(1, "invalid_graph", "compile", self.place.write("empty.mlir", ""))
         self.fails(1, "invalid_argument", "run", "/nonexistent.neff")
+        loop, long = os.path.join(self.place.dir, "loop"), "x" * 5000
+        os.symlink("loop", loop)
+        for path in (loop, long, os.path.join(loop, "m.mlir")):
+            for command in (["compile"], ["lookup"], ["explain"], ["run"], ["neff", "info"], ["bundle", "import"], ["warm", "run"]):
+                self.fails(1, "invalid_argument", *command, path)
 
     def test_a_miss_by_key_needs_no_daemon(self):
         result = self.place.ctl("lookup", "ab" * 32)
@@ -278,9 +283,14 @@ class WithADaemon(unittest.TestCase):
             self.assertEqual(result.code, 1, result)
             error = result.json["error"]
             self.assertEqual((error["class"], error["retryable"]), ("user", False), error)
-            plain = self.place.ctl("compile", file)
-            self.assertEqual(plain.code, 1)
-            self.assertRegex(plain.err, r"(?m)^neffctl: compile: .+")
+            self.assertRegex(error["location"], f"^{re.escape(file)}:[0-9]+:[0-9]+$")
+            for command in (["compile"], ["lookup"], ["explain"], ["run", "--random", 1]):
+                plain = self.place.ctl(command[0], file, *command[1:])
+                self.assertEqual(plain.code, 1)
+                self.assertRegex(plain.err, f"(?m)^neffctl: {command[0]}: {re.escape(file)}:[0-9]+:[0-9]+: .+")
+        file = self.place.write("wrong.mlir", "")
+        self.assertEqual(self.place.ctl("compile", file).err, f"neffctl: compile: {file}: byte 0: the graph is empty\n")
+        self.assertRegex(self.place.ctl("compile", "-", input="this is no graph").err, "(?m)^neffctl: compile: 1:1: .+")
 
     def test_run(self):
         inputs, expected, out = (os.path.join(self.place.dir, "model", d) for d in ("inputs", "expected", "out"))
@@ -319,6 +329,17 @@ class WithADaemon(unittest.TestCase):
         bad = self.place.ctl("run", path, "--inputs", inputs)
         self.assertEqual(bad.code, 1, bad)
         self.assertIn("argument 1", bad.err)
+        # a file too many is another program's directory; a directory is no array
+        write_npy(os.path.join(inputs, "01.npy"), "<f4", (4,), [10, 20, 30, 40])
+        write_npy(os.path.join(inputs, "02.npy"), "<f4", (4,), [0, 0, 0, 0])
+        bad = self.place.ctl("run", path, "--inputs", inputs, "--json")
+        self.assertEqual((bad.code, bad.json["error"]["code"]), (1, "invalid_argument"), bad)
+        self.assertIn("02.npy", bad.json["error"]["message"])
+        os.unlink(os.path.join(inputs, "02.npy"))
+        os.unlink(os.path.join(inputs, "01.npy"))
+        os.mkdir(os.path.join(inputs, "01.npy"))
+        bad = self.place.ctl("run", path, "--inputs", inputs, "--json")
+        self.assertEqual((bad.code, bad.json["error"]["code"]), (1, "invalid_argument"), bad)
 
     def test_run_names_the_users_line(self):
         """What fails when it runs is named by its place in what the user wrote, natively and on the evaluator."""
@@ -386,6 +407,7 @@ class WithADaemon(unittest.TestCase):
         self.assertEqual(self.ok("config", "cache-dir", "--json").json, settings["cache_dir"])
         self.assertIn("TORCH_NEURONX_NEFF_CACHE_DIR", self.ok("config", "cache_dir").out)
         self.assertIn("cache_dir", self.ok("config", "--changed").out)
+        self.assertIn("hint: neffctl config lists them", self.place.ctl("config", "frobnication").err)
         unknown = self.place.ctl("config", "cache_dri")
         self.assertEqual(unknown.code, 3)
         self.assertIn("did you mean cache_dir", unknown.err)
@@ -516,6 +538,8 @@ class WithASlowCompiler(unittest.TestCase):
         # one who has no patience leaves the job alone
         late = self.place.ctl("compile", file, "--timeout", "0.3", "--json")
         self.assertEqual((late.code, late.json["error"]["class"]), (5, "timeout"), late)
+        self.assertRegex(late.json["error"]["message"], r"^not done in time: .+ within 0\.3 s$")
+        self.assertIn("longer timeout", late.json["error"]["hint"])
         self.assertEqual(len(self.jobs("long one")), 1)
         cancelled = self.place.ctl("cancel", job["id"])
         self.assertEqual((cancelled.code, cancelled.out), (0, f"job {job['id']} is cancelled\n"), cancelled)
