@@ -1142,8 +1142,8 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
         break;
     case HLO_OP_CUSTOM_CALL: {
         struct nf_str target = hlo_op_string(op, HLO_A_call_target_name);
-        if (op->num_operands == 1 && op->num_results == 1 && (nf_str_eq_c(target, "Sharding") || nf_str_eq_c(target, "annotate_device_placement"))) {
-            im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0));
+        if (hlo_call_passes(op)) {
+            for (uint32_t i = 0; i < op->num_results; i++) im->map[op->results[i].id] = get(im, hlo_op_operand(op, i));
             break;
         }
         static const char *const lapack[] = {"lapack_spotrf_ffi", "lapack_dpotrf_ffi", "lapack_cpotrf_ffi", "lapack_zpotrf_ffi", "lapack_strsm_ffi", "lapack_dtrsm_ffi", "lapack_ctrsm_ffi", "lapack_ztrsm_ffi"};

@@ -23,6 +23,26 @@ static bool has_function(const struct hlo_op *op)
     return structure || strcmp(functions[op->id], "NONE") != 0;
 }
 
+bool hlo_call_passes(const struct hlo_op *op)
+{
+    static const struct {
+        const char *name, *function;
+    } targets[] = {
+#define TARGET(name, function) {name, #function},
+#include "pipeline/hlo/eval_targets.def"
+#undef TARGET
+    };
+    if (op->id != HLO_OP_CUSTOM_CALL || op->num_operands != op->num_results)
+        return false;
+    for (uint32_t i = 0; i < op->num_results; i++)
+        if (op->operands[i].value->type != op->results[i].type)
+            return false;
+    for (size_t i = 0; i < NF_ARRAY_LEN(targets); i++)
+        if (strcmp(targets[i].function, "target_pass") == 0 && nf_str_eq_c(hlo_op_string(op, HLO_A_call_target_name), targets[i].name))
+            return true;
+    return false;
+}
+
 int hlo_evaluable(const struct hlo_module *m, struct nf_error *err)
 {
     struct hlo_walk w = hlo_walk_of(m->op);

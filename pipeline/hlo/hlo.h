@@ -55,6 +55,8 @@ int hlo_key(struct hlo_module *m, struct nf_digest *ret_key, struct nf_error *er
 /* NF_EUNSUPPORTED names the first operation, or custom call, that the evaluator has no function for, with its place: such a program need
  * not be tried. */
 int hlo_evaluable(const struct hlo_module *m, struct nf_error *err);
+/* A custom call that gives back what it takes: marks of partitioners, layouts, placements. */
+bool hlo_call_passes(const struct hlo_op *op);
 
 /* What a cache key is explained with. Everything lives in the module's arena. */
 struct hlo_value_component {

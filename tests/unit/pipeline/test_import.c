@@ -155,8 +155,7 @@ START_TEST(cpu_makes_a_neff_that_says_what_it_takes)
 }
 END_TEST
 
-/* At compile time, at the line that the user wrote, however the artifact would have been made; and what the evaluator does know is
- * compiled though it has no native form. */
+/* At compile time, at the line that the user wrote, however the artifact would have been made; a mark that changes nothing is let through. */
 START_TEST(cpu_refuses_what_nothing_here_runs)
 {
     static const char text[] = "module @m {\n  func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n    %c = stablehlo.negate %a : tensor<4xf32>\n\n"
@@ -173,12 +172,12 @@ START_TEST(cpu_refuses_what_nothing_here_runs)
             struct compile_sink sink = {.artifact = take};
             memset(&err, 0, sizeof(err));
             int r = pipe_compile(&in, &sink, &err);
-            if (known && i < 2) {
+            if (known) {
                 ck_assert_msg(r == 0, "%s", err.message);
                 continue;
             }
             ck_assert_int_eq(r, NF_EUNSUPPORTED);
-            ck_assert_msg(strstr(err.message, known ? "LayoutConstraint" : "my_kernel") != NULL, "%s", err.message);
+            ck_assert_msg(strstr(err.message, "my_kernel") != NULL, "%s", err.message);
             ck_assert_str_eq(err.location, "5:10");
         }
 }
