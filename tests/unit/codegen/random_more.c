@@ -5,7 +5,7 @@
 
 /* ------------------------------------------------------------------------------------------------------------ quantised */
 
-/* A quantised type's spelling: storage, what is expressed, scales and zero points for all or by one dim. */
+/* A quantised type's spelling: storage, what is expressed, scales and zero points (centred: 0) for all or by one dim. */
 struct quant {
     enum cpu_dt storage, expressed;
     int axis;
@@ -13,7 +13,7 @@ struct quant {
     char text[512];
 };
 
-static void quant(struct maker *m, const struct value *v, struct quant *q)
+static void quant(struct maker *m, const struct value *v, bool centred, struct quant *q)
 {
     static const enum cpu_dt storage[] = {CPU_S8, CPU_S8, CPU_S8, CPU_U8, CPU_S16, CPU_S4, CPU_U4, CPU_S32};
     static const char *const scale[] = {"0.5", "0.1", "0.013", "0.0078125", "1.3", "0.03125"};
@@ -26,7 +26,7 @@ static void quant(struct maker *m, const struct value *v, struct quant *q)
     nf_buf_addf(&b, "!quant.uniform<%c%d:%s", cpu_dt_info[q->storage].is_signed ? 'i' : 'u', cpu_dt_info[q->storage].bits, cpu_dt_info[v->dt].name);
     if (q->axis >= 0) nf_buf_addf(&b, ":%d", q->axis);
     for (int64_t i = 0; i < q->n; i++)
-        nf_buf_addf(&b, "%s%s:%d", i ? "," : q->axis >= 0 ? ", {" : ", ", scale[pick(m, NF_ARRAY_LEN(scale))], cpu_dt_info[q->storage].is_signed ? pick(m, 15) - 7 : pick(m, 15));
+        nf_buf_addf(&b, "%s%s:%d", i ? "," : q->axis >= 0 ? ", {" : ", ", scale[pick(m, NF_ARRAY_LEN(scale))], centred ? 0 : cpu_dt_info[q->storage].is_signed ? pick(m, 15) - 7 : pick(m, 15));
     nf_format(q->text, sizeof q->text, "%s%s", b.data, q->axis >= 0 ? "}>" : ">");
     nf_buf_done(&b);
 }
@@ -48,6 +48,35 @@ static int quant_line(struct maker *m, const char *op, const struct value *shape
     return id;
 }
 
+/* A product with quantised weights, by columns or by one scale; of v itself, or quantised too. */
+static void quantised_product(struct maker *m, const struct value *v)
+{
+    struct value a = *v, w, like;
+    struct quant qa, qw, qr;
+    int64_t dims[2] = {0, 1 + pick(m, 5)};
+    bool hybrid = pick(m, 3) == 0;
+    if (a.rank != 2 || a.dt != CPU_F32 || count(&a) == 0 || count(&a) > 2000) return;
+    a = one(m, "stablehlo.tanh", &a, CPU_F32);
+    dims[0] = a.dims[1];
+    w = weights(m, CPU_F32, 2, dims);
+    like = a;
+    like.dims[1] = dims[1];
+    do quant(m, &w, true, &qw);
+    while (qw.axis == 0); /* which is contracted */
+    do quant(m, &a, false, &qa);
+    while (qa.axis >= 0 || qa.storage != qw.storage);
+    do quant(m, &like, false, &qr);
+    while (!hybrid && qr.axis >= 0 && qw.axis < 0);
+    if (qr.axis == 0) hybrid = true;
+    int left = hybrid ? a.id : quant_line(m, "uniform_quantize", &a, 1, &a.id, (const char *[]){"f32"}, qa.text);
+    int right = quant_line(m, "uniform_quantize", &w, 1, &w.id, (const char *[]){"f32"}, qw.text), id = m->next++;
+    nf_buf_addf(m->out, "  %%%d = \"stablehlo.dot_general\"(%%%d, %%%d) <{dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>}> : (", id, left, right);
+    nf_buf_addf(m->out, "tensor<%" PRId64 "x%" PRId64 "x%s>, tensor<%" PRId64 "x%" PRId64 "x%s>) -> tensor<%" PRId64 "x%" PRId64 "x%s>\n", a.dims[0], a.dims[1], hybrid ? "f32" : qa.text, w.dims[0], w.dims[1], qw.text,
+                like.dims[0], like.dims[1], hybrid ? "f32" : qr.text);
+    if (!hybrid) id = quant_line(m, "uniform_dequantize", &like, 1, &id, (const char *[]){qr.text}, "f32");
+    add(m, &like)->id = id;
+}
+
 /* v quantised, a few operations on that, and numbers again. */
 void more_quantised(struct maker *m, const struct value *v)
 {
@@ -55,13 +84,17 @@ void more_quantised(struct maker *m, const struct value *v)
     static const char *const binary[] = {"add", "subtract", "multiply", "maximum", "minimum"};
     struct value a = *v;
     struct quant q, r;
+    if (pick(m, 3) == 0) {
+        quantised_product(m, &a);
+        return;
+    }
     if (a.dt == CPU_S32 || a.dt == CPU_S8) a = one(m, "stablehlo.convert", &a, CPU_F32); /* equal to the last bit, and so is what follows */
     if (a.dt != CPU_F32 && a.dt != CPU_F64 && a.dt != CPU_F16 && a.dt != CPU_BF16) return;
-    quant(m, &a, &q);
+    quant(m, &a, false, &q);
     int id = quant_line(m, "uniform_quantize", &a, 1, &a.id, (const char *[]){cpu_dt_info[a.dt].name}, q.text), first = id;
     for (int steps = pick(m, 4); steps > 0; steps--) switch (pick(m, 5)) {
         case 0: { /* other scales */
-            quant(m, &a, &r);
+            quant(m, &a, false, &r);
             id = quant_line(m, "uniform_quantize", &a, 1, &id, (const char *[]){q.text}, r.text);
             q = r;
             first = id;
@@ -76,7 +109,7 @@ void more_quantised(struct maker *m, const struct value *v)
             if (q.axis >= 0) break;
             r = q;
             for (int tries = 0; tries < 20 && pick(m, 2); tries++) {
-                quant(m, &a, &r);
+                quant(m, &a, false, &r);
                 if (r.axis < 0 && r.storage == q.storage) break;
                 r = q;
             }
