@@ -150,15 +150,18 @@ int bounds_observe(void *user, const struct hlo_op *op, unsigned device, const s
         case HLO_OP_CHLO_LGAMMA:
         case HLO_OP_CHLO_DIGAMMA:
         case HLO_OP_CHLO_ERF:
-        case HLO_OP_CHLO_ERFC:
-        case HLO_OP_LOGISTIC: err = 4 * most; break;
+        case HLO_OP_CHLO_ERFC: err = 4 * most; break;
+        case HLO_OP_LOGISTIC: err = 4 * most * (cpu_dt_complex(dt) ? 1 + top * top : 1); break;
         case HLO_OP_NEGATE:
         case HLO_OP_MAXIMUM:
         case HLO_OP_MINIMUM:
         case HLO_OP_UNIFORM_QUANTIZE:
         case HLO_OP_UNIFORM_DEQUANTIZE: rounds = most > 0; break;
-        case HLO_OP_ABS:
         case HLO_OP_TANH:
+            err = most;
+            if (cpu_dt_complex(dt)) err *= 4 * (1 + top * top); /* its derivative, which has poles */
+            break;
+        case HLO_OP_ABS:
         case HLO_OP_SINE:
         case HLO_OP_COSINE: err = (cpu_dt_complex(cpu_dt_of(hlo_eval_dtype(op->operands[0].value->type))) ? 4 : 1) * most; break;
         case HLO_OP_REDUCE:
