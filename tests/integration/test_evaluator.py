@@ -159,6 +159,22 @@ class Conformance(unittest.TestCase):
     def test_testdata(self):
         self.holds("testdata", NOT_HOLDING)
 
+    def test_programs_hold_through_hlo_protobuf(self):
+        """Written as HLO protobuf and read back, a program still passes its own checks."""
+        seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 32)))
+        files = [f for f in sorted((SHARED / "conformance/testdata").glob("*.mlir")) if f.stem not in NOT_HOLDING]
+        with tempfile.TemporaryDirectory() as tmp:
+            proto, cases = Path(tmp) / "case.hlo.pb", Path(tmp) / "cases"
+            cases.mkdir()
+            sample = random.Random(seed).sample(files, 150)
+            for path in sample:
+                for options in ([path, "--passes=legalise,chlo", "--to-hlo-proto", "-o", proto], [proto, "--print", "-o", cases / path.name]):
+                    p = subprocess.run([NEFFOPT, *options], capture_output=True, text=True, timeout=60)
+                    self.assertEqual(p.returncode, 0, f"seed {seed}: {path.name}: {p.stderr}")
+            report = check(cases)
+            self.assertEqual(report["failures"], [], f"seed {seed}")
+            self.assertGreaterEqual(report["checks"], len(sample))
+
     def test_one_changed_element_fails_each_of_200_cases(self):
         seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 32)))
         rng = random.Random(seed)
