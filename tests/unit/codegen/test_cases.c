@@ -50,6 +50,7 @@ static void damaged_graph(struct nf_buf *text)
         text->data[i] = (char)(old ^ (1 << i % 7));
         (void)cg_graph_parse(&cg, nf_buf_str(text), NULL);
         text->data[i] = old;
+        for (struct cg_graph *g = cg.newest; g; g = g->older) nf_map_free(g->cse);
         nf_map_free(cg.label_map);
         nf_arena_free(cg.arena);
     }
