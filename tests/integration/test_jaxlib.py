@@ -4,11 +4,16 @@
 several versions) it keeps its key, and jaxlib reads what neffopt writes.
 
 A Python with jax 0.10.2 is named by TEST_JAX_PYTHON; the one that tests/bench installs is found by itself."""
+import json
 import os
+import random
+import re
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
+
+from test_evaluator import NOT_HOLDING
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("TEST_BUILD", ROOT / "build"))
@@ -106,6 +111,29 @@ class Jaxlib(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, done.stderr)
                     evaluated += 1
             self.assertGreaterEqual(evaluated, 18)
+
+    def test_conformance_programs_hold_through_xlas_importer(self):
+        """Written as HLO protobuf by neffopt and read by XLA, a program still passes its own checks."""
+        seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 32)))
+        files = sorted((SHARED / "conformance/testdata").glob("*.mlir"))
+        with tempfile.TemporaryDirectory() as folder:
+            made = []
+            for path in random.Random(seed).sample(files, 100):
+                if path.stem in NOT_HOLDING:
+                    continue
+                made.append(Path(folder) / f"{path.stem}.hlo.pb")
+                done = neffopt(path, "--passes=legalise,chlo", "--to-hlo-proto", "-o", made[-1])
+                self.assertEqual(done.returncode, 0, f"seed {seed}: {path.name}: {done.stderr}")
+            done = forms("read", *made)
+            self.assertEqual(done.returncode, 0, f"seed {seed}: {done.stderr[-2000:]}")
+            cases = Path(folder) / "cases"
+            cases.mkdir()
+            for path in made:  # XLA's importer gives a custom call without results an empty tuple
+                text = re.sub(r"%\w+ = (stablehlo.custom_call @check.*) -> tuple<>", r"\1 -> ()", Path(f"{path}.back.mlir").read_text())
+                (cases / f"{path.name}.mlir").write_text(text)
+            report = json.loads(neffopt("--check", "--json", cases).stdout)
+            self.assertEqual(report["failures"], [], f"seed {seed}")
+            self.assertGreaterEqual(report["checks"], len(made))
 
 
 if __name__ == "__main__":
