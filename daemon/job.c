@@ -613,6 +613,8 @@ static int check_request(const struct daemon *d, const Neffd__V1__CompileStart *
         if (f->size > cfg->max_side_bytes || (side += f->size) > cfg->max_side_bytes)
             return nf_fail(err, NF_ELIMIT, "side files are over the limit of %llu bytes (max_side_bytes)", (unsigned long long)cfg->max_side_bytes);
     }
+    if (s->action > NEFFD__V1__ACTION__ACTION_EXPLAIN)
+        return nf_fail(err, NF_EINVAL, "unknown action %d", (int)s->action);
     if (s->stop_after > NEFFD__V1__STAGE__STAGE_PUBLISH)
         return nf_fail(err, NF_EINVAL, "unknown stage %d in stop_after", (int)s->stop_after);
     for (size_t i = 0; i < s->n_keep; i++) {

@@ -179,5 +179,9 @@ int main(int argc, char **argv)
     uv_loop_close(&loop);
 out:
     cfg_free(d->cfg);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && rc == 0) {
+        fputs("neffd: cannot write to standard output\n", stderr);
+        rc = nf_status_exit(NF_EIO);
+    }
     return rc;
 }

@@ -123,6 +123,12 @@ def print_and_check_config():
     expect(subprocess.run([binary("neffd"), "--version"], capture_output=True, text=True).stdout.startswith("neffd "), "version")
     expect("--local-dir" in subprocess.run([binary("neffd"), "--help"], capture_output=True, text=True).stdout, "help")
     expect(subprocess.run([binary("neffd"), "--no-such"], capture_output=True).returncode == 2, "unknown option")
+    with open("/dev/full", "w") as full:
+        for what in ("--print-config", "--help", "--version"):
+            cut = subprocess.run([binary("neffd"), what], stdout=full, stderr=subprocess.PIPE, text=True, timeout=20)
+            expect(cut.returncode == 7 and "cannot write" in cut.stderr, what, cut)
+    lost = subprocess.run([binary("neffd"), "--log-file", "/proc/nowhere/log"], capture_output=True, text=True, timeout=20)
+    expect(lost.returncode == 7 and "cannot open the log file" in lost.stderr, lost)
 
 
 def health():
@@ -193,7 +199,7 @@ def bad_requests():
     with Daemon() as d, d.client() as c:
         for start, words in (({"front_key": b"short"}, "front_key"), ({"target": "trn9"}, "trn9"), ({"keep": ["everything"]}, "everything"),
                              ({"cache_namespace": "../x"}, "namespace"), ({"cache_namespace": "other"}, "other"),
-                             ({"input_bytes": 1 << 60}, "max_input"), ({"stop_after": 77}, "stage"),
+                             ({"input_bytes": 1 << 60}, "max_input"), ({"stop_after": 77}, "stage"), ({"action": 9}, "action"),
                              ({"side_files": [{"name": "a", "sha256": b"x"}]}, "sha256")):
             error = failed(c.compile(module(1), timeout=10, **start)[0])
             expect(words in error["message"] + error["hint"], start, error)
