@@ -10,6 +10,7 @@
 #include "pipeline/pipeline.h"
 
 #include <getopt.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum action { ACT_NONE, ACT_PRINT, ACT_GENERIC, ACT_CANONICAL, ACT_KEY, ACT_VERIFY, ACT_BYTECODE, ACT_HLO_PROTO, ACT_EVAL, ACT_STEPS, ACT_STAGE, ACT_CHECK, ACT_LIST_OPS, ACT_LIST_PASSES };
@@ -60,33 +61,37 @@ static const char usage_text[] =
     "  --json             JSON on stdout\n"
     "  --help, --version\n";
 
-static int usage(const char *fmt, const char *what)
-{
-    fprintf(stderr, "neffopt: usage: ");
-    fprintf(stderr, strcmp(fmt, "unknown") == 0 ? "unknown option %s\n" : strcmp(fmt, "needs") == 0 ? "%s needs a value\n" : "%s\n", what);
-    fprintf(stderr, "hint: neffopt --help\n");
-    return 2;
-}
+static bool json_errors;        /* --json stands somewhere in the command line */
 
-static int fail_with(const struct options *o, const struct nf_error *err)
+
+int neffopt_fail(const struct nf_error *err)
 {
-    if (o->json) {
+    int code = err->code == NF_ENOTFOUND ? NF_EINVAL : err->code; /* a file or a function that is not there: a wrong argument, not a miss */
+    if (json_errors) { /* neffd.v1.Error, every field */
         struct nf_buf b = NF_BUF_INIT;
-        nf_buf_add_c(&b, "{\"error\":{\"code\":");
-        json_string(nf_str_c(nf_status_name(err->code)), &b);
-        nf_buf_add_c(&b, ",\"message\":");
+        enum nf_class class = nf_status_class(code);
+        nf_buf_addf(&b, "{\"error\":{\"code\":\"%s\",\"class\":\"%s\",\"message\":", nf_status_name(code), class == NF_CLASS_NONE ? "unspecified" : nf_class_name(class));
         json_string(nf_str_c(err->message), &b);
         nf_buf_add_c(&b, ",\"location\":");
         json_string(nf_str_c(err->location), &b);
         nf_buf_add_c(&b, ",\"hint\":");
         json_string(nf_str_c(err->hint), &b);
-        nf_buf_add_c(&b, "}}\n");
+        nf_buf_addf(&b, ",\"retryable\":%s,\"retry_after_ms\":0,\"from_cache\":false,\"exit_code\":0,\"log_tail\":[],\"stage\":\"unspecified\",\"canonical_key\":\"\"}}\n",
+            nf_status_retryable(code) ? "true" : "false");
         fwrite(b.data, 1, b.len, stdout);
         nf_buf_done(&b);
     } else {
         nf_error_print("neffopt", err);
     }
-    return nf_status_exit(err->code);
+    return nf_status_exit(code);
+}
+
+static int usage(const char *fmt, const char *what)
+{
+    struct nf_error err = {0};
+    nf_fail(&err, NF_EUSAGE, strcmp(fmt, "unknown") == 0 ? "usage: unknown option %s" : strcmp(fmt, "needs") == 0 ? "usage: %s needs a value" : "usage: %s", what);
+    nf_error_hint(&err, "neffopt --help");
+    return neffopt_fail(&err);
 }
 
 static int emit(const struct options *o, const struct nf_buf *b)
@@ -94,17 +99,20 @@ static int emit(const struct options *o, const struct nf_buf *b)
     struct nf_error err = {0};
     if (b->failed) {
         nf_fail(&err, NF_ENOMEM, "no memory for the output");
-        return fail_with(o, &err);
+        return neffopt_fail(&err);
     }
     if (o->output && strcmp(o->output, "-") != 0) {
-        if (nf_file_replace(o->output, nf_buf_str(b), 0644, &err))
-            return fail_with(o, &err);
+        if (nf_file_replace(o->output, nf_buf_str(b), 0644, &err)) {
+            if (err.code == NF_ENOTFOUND)
+                err.code = NF_EIO; /* its folder is not there: trouble of the place */
+            return neffopt_fail(&err);
+        }
         return 0;
     }
     int rc = nf_fd_write_all(STDOUT_FILENO, b->data, b->len);
     if (rc) {
         nf_fail(&err, rc, "cannot write the output");
-        return fail_with(o, &err);
+        return neffopt_fail(&err);
     }
     return 0;
 }
@@ -129,13 +137,13 @@ static int print_key(const struct options *o, struct hlo_module *m, struct nf_st
     if (!o->json) {
         struct nf_digest key;
         if ((rc = hlo_key(m, &key, &err)))
-            return fail_with(o, &err);
+            return neffopt_fail(&err);
         nf_buf_addf(&b, "%s\n", nf_digest_hex(&key, hex));
     } else {
         struct hlo_components c;
         struct nf_digest key;
         if ((rc = hlo_key(m, &key, &err)))
-            return fail_with(o, &err);
+            return neffopt_fail(&err);
         hlo_components(m, &c);
         struct nf_digest front = nf_digest_of(bytes.data, bytes.len);
         const char *sep = "";
@@ -182,14 +190,18 @@ static int run(const struct options *o)
         if (rc)
             nf_fail(&err, rc, "cannot read the standard input");
     } else {
-        rc = nf_file_read(o->input, UINT32_MAX, &text, &err);
+        struct stat st;
+        if (stat(o->input, &st) == 0 && S_ISDIR(st.st_mode))
+            rc = nf_fail(&err, NF_EINVAL, "%s is a directory", o->input);
+        else
+            rc = nf_file_read(o->input, UINT32_MAX, &text, &err);
     }
     int64_t t0 = nf_now_ns(), t1 = t0, t2 = t0, t3 = t0;
     if (!rc && o->action == ACT_STAGE && nf_str_starts(nf_buf_str(&text), NF_STR("graph replicas="))) { /* what a stage printed */
         rc = neffopt_stage_text(nf_buf_str(&text), o->stage ? o->stage : o->stage_after, &err);
         if (rc && err.location[0])
             nf_error_prefix(&err, "%s:%s", o->input, err.location);
-        rc = rc ? fail_with(o, &err) : 0;
+        rc = rc ? neffopt_fail(&err) : 0;
         goto out;
     }
     if (!rc) {
@@ -219,19 +231,19 @@ static int run(const struct options *o)
             nf_format(place, sizeof place, "%s", err.location);
             nf_error_location(&err, "%s:%s", o->input, place);
         }
-        rc = fail_with(o, &err);
+        rc = neffopt_fail(&err);
     } else if (o->action == ACT_EVAL) {
         struct eval_options e = o->eval;
         e.output = o->output;
         e.stats = o->stats;
         if (neffopt_eval(m, &e, &err))
-            rc = fail_with(o, &err);
+            rc = neffopt_fail(&err);
     } else if (o->action == ACT_STEPS) {
         if (neffopt_steps(m, o->eval.inputs, &err))
-            rc = fail_with(o, &err);
+            rc = neffopt_fail(&err);
     } else if (o->action == ACT_STAGE) {
         if (o->stage && neffopt_stage(m, o->stage, false, &err))
-            rc = fail_with(o, &err);
+            rc = neffopt_fail(&err);
     } else if (o->action == ACT_KEY) {
         rc = print_key(o, m, nf_buf_str(&text));
     } else if (o->action == ACT_VERIFY) {
@@ -243,14 +255,14 @@ static int run(const struct options *o)
         }
     } else if (o->action == ACT_BYTECODE || o->action == ACT_HLO_PROTO) {
         rc = o->action == ACT_BYTECODE ? hlo_bytecode_write(m, o->version, o->debug_info, &out, &err) : hlo_proto_write(m, &out, &err);
-        rc = rc ? fail_with(o, &err) : emit(o, &out);
+        rc = rc ? neffopt_fail(&err) : emit(o, &out);
     } else {
         struct hlo_print_options p = {.style = o->action == ACT_PRINT ? HLO_PRETTY : o->action == ACT_GENERIC ? HLO_GENERIC : HLO_CANONICAL, .locations = o->debug_info};
         hlo_print_with(m, &p, &out);
         rc = emit(o, &out);
     }
     if (!rc && o->stage_after && neffopt_stage(m, o->stage_after, true, &err)) /* last: it changes the module */
-        rc = fail_with(o, &err);
+        rc = neffopt_fail(&err);
     if (o->stats && m) {
         int64_t t4 = nf_now_ns();
         fprintf(stderr, "neffopt: %zu bytes, %u operations, %u values, %zu bytes of memory; parse %.2f ms, verify %.2f ms, canonical %.2f ms, print %.2f ms\n", text.len, m->num_ops,
@@ -305,7 +317,7 @@ static int list_ops(bool json)
     return 0;
 }
 
-int main(int argc, char **argv)
+static int tool(int argc, char **argv)
 {
     enum { O_PRINT = 256, O_GENERIC, O_CANONICAL, O_KEY, O_VERIFY, O_CHECK, O_LIST_OPS, O_JSON, O_JOBS, O_TIME_LIMIT, O_LIST, O_TARGET, O_STATS, O_DEBUG, O_KIND, O_HELP, O_VERSION, O_BYTECODE, O_HLO_PROTO, O_EVAL, O_STEPS, O_STAGE, O_INPUTS, O_EXPECTED, O_FUNCTION, O_PASSES, O_PRINT_AFTER, O_LIST_PASSES };
     static const struct option longs[] = {
@@ -323,6 +335,8 @@ int main(int argc, char **argv)
     struct options o = {.check = {.jobs = 2, .time_limit_s = 60}};
     int64_t number;
     opterr = 0;
+    for (int i = 1; i < argc; i++)
+        json_errors = json_errors || strcmp(argv[i], "--json") == 0;
     for (int c; (c = getopt_long(argc, argv, ":o:", longs, NULL)) != -1;) {
         enum action act = ACT_NONE;
         switch (c) {
@@ -420,4 +434,14 @@ int main(int argc, char **argv)
         return usage("", "give one FILE, or - for the standard input");
     o.input = argv[optind];
     return run(&o);
+}
+
+int main(int argc, char **argv)
+{
+    int rc = tool(argc, argv);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && rc == 0) {
+        fputs("neffopt: cannot write to standard output\n", stderr);
+        rc = nf_status_exit(NF_EIO);
+    }
+    return rc;
 }

@@ -54,6 +54,9 @@ int neffopt_stage(struct hlo_module *m, const char *stage, bool to_stderr, struc
 /* From what stage import or group printed. */
 int neffopt_stage_text(struct nf_str graph, const char *stage, struct nf_error *err);
 
+/* Says it on stderr, or with --json as {"error": Error} on stdout; returns the exit code. */
+int neffopt_fail(const struct nf_error *err);
+
 void json_string(struct nf_str s, struct nf_buf *out);
 
 #endif

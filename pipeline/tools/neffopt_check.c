@@ -90,22 +90,20 @@ static void add_file(struct run *r, const char *path, const char *root)
 
 static int path_cmp(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-static int find(struct run *r, const char *path, const char *root, unsigned depth)
+static int find(struct run *r, const char *path, const char *root, unsigned depth, struct nf_error *err)
 {
     struct stat st;
-    if (stat(path, &st) != 0) {
-        fprintf(stderr, "neffopt: %s: %s\n", path, strerror(errno));
-        return 1;
-    }
+    if (stat(path, &st) != 0)
+        return nf_fail(err, NF_EINVAL, "%s: %s", path, strerror(errno));
     if (!S_ISDIR(st.st_mode)) {
         add_file(r, path, root);
         return 0;
     }
-    DIR *d = depth < 64 ? opendir(path) : NULL;
-    if (!d) {
-        fprintf(stderr, "neffopt: %s: %s\n", path, strerror(errno));
-        return 1;
-    }
+    if (depth >= 64)
+        return nf_fail(err, NF_EINVAL, "%.200s: folders are nested deeper than 64", path);
+    DIR *d = opendir(path);
+    if (!d)
+        return nf_fail(err, NF_EINVAL, "%s: %s", path, strerror(errno));
     char **names = NULL;
     size_t n = 0, cap = 0;
     for (struct dirent *e; (e = readdir(d));) {
@@ -122,7 +120,7 @@ static int find(struct run *r, const char *path, const char *root, unsigned dept
         struct nf_str name = nf_str_c(names[i]);
         bool wanted = nf_str_ends(name, NF_STR(".mlir")) || nf_str_ends(name, NF_STR(".mlir.bc")) || nf_str_ends(name, NF_STR(".hlo.pb"));
         if (stat(names[i], &st) == 0 && (S_ISDIR(st.st_mode) || wanted))
-            rc |= find(r, names[i], root, depth + 1);
+            rc = rc ? rc : find(r, names[i], root, depth + 1, err);
         free(names[i]);
     }
     free(names);
@@ -546,13 +544,14 @@ int neffopt_check(const struct check_options *o)
 {
     struct run r = {.o = o};
     int rc = 0;
-    for (size_t i = 0; i < o->num_paths; i++)
-        rc |= find(&r, o->paths[i], o->paths[i], 0);
+    struct nf_error err = {0};
+    for (size_t i = 0; i < o->num_paths && !rc; i++)
+        rc = find(&r, o->paths[i], o->paths[i], 0, &err);
     collect(&r);
-    if (!rc && r.num_cases == 0) {
-        fprintf(stderr, "neffopt: no cases found\n");
-        rc = 1;
-    }
+    if (!rc && r.num_cases == 0)
+        rc = nf_fail(&err, NF_EINVAL, "no cases found");
+    if (rc)
+        neffopt_fail(&err);
     if (!rc && o->list) {
         for (size_t i = 0; i < r.num_cases; i++)
             printf("%s:%u: %s\n", r.files[r.cases[i].file].path, r.cases[i].first_line, r.cases[i].name);
