@@ -229,6 +229,13 @@ int ctl_wrong_path(const char *path, int r, struct nf_error *err)
     return wrong ? NF_EINVAL : r;
 }
 
+int ctl_wrong_output(int r, struct nf_error *err)
+{
+    if (r == NF_ENOTFOUND && err)
+        err->code = NF_EIO;
+    return r == NF_ENOTFOUND ? NF_EIO : r;
+}
+
 int ctl_read_file(const char *path, struct nf_buf *ret_bytes, struct nf_error *err)
 {
     int r;

@@ -229,7 +229,7 @@ static const char *nearest_command(int argc, char **argv)
     return best;
 }
 
-int main(int argc, char **argv)
+static int tool(int argc, char **argv)
 {
     struct ctl c = {0};
     int words = 0, rc;
@@ -313,6 +313,12 @@ int main(int argc, char **argv)
     neffd_client_close(c.client);
     free(c.args);
     free(c.given);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    int rc = tool(argc, argv);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fputs("neffctl: cannot write the result to standard output\n", stderr);
         return rc ? rc : nf_status_exit(NF_EIO);

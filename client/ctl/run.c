@@ -635,7 +635,7 @@ static int check_no_more(const struct run *r, struct nf_error *err)
 
 static int write_outputs(struct run *r, struct nf_error *err)
 {
-    int rc = nf_mkdir_p(r->output_dir, 0755, err);
+    int rc = ctl_wrong_output(nf_mkdir_p(r->output_dir, 0755, err), err);
     for (size_t d = 0; d < r->devices && rc >= 0; d++) {
         for (size_t i = 0; i < r->output_count && rc >= 0; i++) {
             char *path = r->devices > 1 ? nf_asprintf("%s/%02zu.%zu.npy", r->output_dir, i, d) : nf_asprintf("%s/%02zu.npy", r->output_dir, i);
@@ -774,7 +774,7 @@ static int write_profile(const struct run *r, const char *path, struct nf_error 
     if (rc >= 0 && path[0] && strcmp(path, "-") != 0) {
         if (p->device->ops == &cpu_device_ops)
             cpu_program_trace(p, &trace);
-        rc = nf_file_replace(path, nf_buf_str(&trace), 0644, err);
+        rc = ctl_wrong_output(nf_file_replace(path, nf_buf_str(&trace), 0644, err), err);
     }
     nf_buf_done(&table);
     nf_buf_done(&trace);
@@ -848,11 +848,11 @@ int ctl_cmd_run(struct ctl *c)
         code = ctl_fail(c, &err, NULL);
         goto out;
     }
-    report(&r, cl_program_device(r.dev[0].program));
     if (profile && (rc = write_profile(&r, profile, &err)) < 0) {
         code = ctl_fail(c, &err, NULL);
         goto out;
     }
+    report(&r, cl_program_device(r.dev[0].program));
     for (size_t i = 0; i < r.output_count; i++)
         if (r.results[i].mismatched)
             code = CTL_WRONG;

@@ -75,6 +75,13 @@ class WithoutADaemon(unittest.TestCase):
         result = self.place.ctl("compile", "--json")
         self.assertEqual((result.code, result.json["error"]["code"], result.err), (2, "usage", ""))
 
+    def test_an_output_that_takes_nothing_is_said(self):
+        for args in (["--help"], ["--version"], ["cache", "--help"], ["compile", "--help"], ["completion", "bash"], ["lookup", "ab" * 32, "--json"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([NEFFCTL, *args], stdout=full, stderr=subprocess.PIPE, text=True, env=self.place.env)
+            self.assertIn("cannot write the result", done.stderr, args)
+            self.assertNotEqual(done.returncode, 0, args)
+
     def test_a_missing_daemon(self):
         for args in (["status"], ["stats"], ["config"], ["ping"], ["drain"], ["jobs"], ["cancel", 1], ["cache", "ls"], ["cache", "verify"], ["cache", "gc"],
                      ["cache", "rm", "a" * 64], ["compile", self.file], ["explain", self.file], ["run", self.file]):
@@ -249,6 +256,16 @@ class WithADaemon(unittest.TestCase):
         import hashlib
         with open(path, "rb") as f:
             self.assertEqual(hashlib.sha256(f.read()).hexdigest(), done["artifact"]["sha256"])
+
+    def test_an_output_that_cannot_be_written_is_no_miss(self):
+        file = self.place.write("out.mlir", GRAPH)
+        key = self.ok("compile", file, "--json").json["canonical_key"]
+        nowhere = os.path.join(self.place.dir, "nowhere", "x")
+        for args in (["compile", file, "-o", nowhere], ["lookup", file, "-o", nowhere], ["lookup", key, "-o", nowhere], ["bundle", "export", nowhere],
+                     ["run", file, "--random", 1, f"--profile={nowhere}"], ["run", file, "--random", 1, "-o", "/proc/nowhere"], ["cache", "export-plain", "/proc/nowhere"],
+                     ["warm", "record", "--from-cache", "-o", "/proc/nowhere"]):
+            result = self.place.ctl(*args, "--json")
+            self.assertEqual((result.code, result.json.get("error", {}).get("class")), (7, "environment"), (args, result))
 
     def test_explain(self):
         self.ok("compile", self.place.write("c.mlir", GRAPH), "--name", "narrow")
