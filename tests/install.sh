@@ -11,7 +11,7 @@ find "$root" -path '*/bin/neffd' | grep -q . || { echo "bin/neffd is not install
 pc=$(dirname "$(find "$root" -name neffd.pc)")
 prefix=$(dirname "$(dirname "$(find "$root" -path '*/bin/neffd')")")
 for file in bin/neffctl bin/neffopt bin/neffcc libexec/neffd/neffcc-full include/neffd.h include/neffd_codes.h \
-    share/man/man1/neffctl.1 share/man/man1/neffcc.1 share/man/man8/neffd.8 share/neffd/neffd.conf.sample lib/systemd/system/neffd.service; do
+    share/man/man1/neffctl.1 share/man/man1/neffcc.1 share/man/man1/neffopt.1 share/man/man8/neffd.8 share/neffd/neffd.conf.sample lib/systemd/system/neffd.service; do
     [ -e "$prefix/$file" ] || { echo "$file is not installed"; exit 1; }
 done
 library=$(dirname "$pc")

@@ -57,6 +57,11 @@ class WithoutADaemon(unittest.TestCase):
             self.assertTrue(result.out.startswith(f"usage: neffctl {command}"), result)
             self.assertIn("--json", result.out)
             self.assertEqual(result.err, "")
+        with open(os.path.join(ROOT, "client/neffctl.1")) as f:
+            manual = f.read().replace("\\-", "-")
+        for command in commands:
+            for option in re.findall("--[a-z-]+", self.place.ctl(*command.split(), "--help").out.split("\noptions", 1)[-1]):
+                self.assertRegex(manual, f"{option}(?![a-z-])", f"the manual page lacks an option of {command}")
         self.assertEqual(self.place.ctl("help", "cache", "ls").out, self.place.ctl("cache", "ls", "--help").out)
         self.assertIn("cache verify", self.place.ctl("cache", "--help").out)
 
