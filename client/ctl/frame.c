@@ -236,12 +236,16 @@ int ctl_wrong_output(int r, struct nf_error *err)
     return r == NF_ENOTFOUND ? NF_EIO : r;
 }
 
+/* What has no size may have no end: that much of a pipe or a device is a graph, more is a mistake. */
+#define ENDLESS_BYTES ((size_t)2 << 30)
+#define ENDLESS_TEXT "it does not end within 2 GiB"
+
 int ctl_read_file(const char *path, struct nf_buf *ret_bytes, struct nf_error *err)
 {
     int r;
     if (strcmp(path, "-") == 0) {
-        r = nf_fd_read_all(0, (size_t)1 << 40, ret_bytes);
-        return r < 0 ? nf_fail(err, r, "cannot read standard input") : NF_OK;
+        r = nf_fd_read_all(0, ENDLESS_BYTES, ret_bytes);
+        return r < 0 ? nf_fail(err, r, "cannot read standard input: %s", r == NF_ELIMIT ? ENDLESS_TEXT : nf_status_text(r)) : NF_OK;
     }
     struct stat st;
     if (stat(path, &st) < 0) {
@@ -253,7 +257,10 @@ int ctl_read_file(const char *path, struct nf_buf *ret_bytes, struct nf_error *e
         nf_fail(err, NF_EINVAL, "%s is a directory", path);
         return NF_EINVAL;
     }
-    return ctl_wrong_path(path, nf_file_read(path, (size_t)1 << 40, ret_bytes, err), err);
+    r = nf_file_read(path, S_ISREG(st.st_mode) ? (size_t)1 << 40 : ENDLESS_BYTES, ret_bytes, err);
+    if (r == NF_ELIMIT && !S_ISREG(st.st_mode))
+        return nf_fail(err, r, "cannot read %s: %s", path, ENDLESS_TEXT);
+    return ctl_wrong_path(path, r, err);
 }
 
 bool ctl_is_key(const char *text, struct nf_digest *ret_key)

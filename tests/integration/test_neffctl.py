@@ -108,6 +108,14 @@ class WithoutADaemon(unittest.TestCase):
             for command in (["compile"], ["lookup"], ["explain"], ["run"], ["neff", "info"], ["bundle", "import"], ["warm", "run"]):
                 self.fails(1, "invalid_argument", *command, path)
 
+    @unittest.skipIf(SLOW > 1, "reads 2 GiB")
+    def test_what_does_not_end_is_given_up(self):
+        _, error = self.fails(1, "limit_exceeded", "compile", "/dev/zero")
+        self.assertIn("does not end", error["message"])
+        with open("/dev/zero") as zero:
+            done = subprocess.run([NEFFCTL, "compile", "-"], stdin=zero, capture_output=True, text=True, env=self.place.env)
+        self.assertEqual((done.returncode, done.stderr), (1, "neffctl: compile: cannot read standard input: it does not end within 2 GiB\n"))
+
     def test_a_miss_by_key_needs_no_daemon(self):
         result = self.place.ctl("lookup", "ab" * 32)
         self.assertEqual(result.code, 3, result)
