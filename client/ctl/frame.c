@@ -218,6 +218,9 @@ void ctl_error_file(const char *path, struct nf_error *err)
     char *place = nf_strdup(err->location);
     nf_error_location(err, "%s:%s%s", path, offset ? " " : "", place);
     free(place);
+    size_t n = strlen(path); /* once is enough */
+    if (strncmp(err->message, path, n) == 0 && strncmp(err->message + n, ": ", 2) == 0)
+        memmove(err->message, err->message + n + 2, strlen(err->message + n + 2) + 1);
 }
 
 int ctl_wrong_path(const char *path, int r, struct nf_error *err)

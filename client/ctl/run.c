@@ -304,6 +304,7 @@ static int read_tensor(const char *path, const char *what, size_t i, const neffd
         return nf_fail(err, NF_EUNSUPPORTED, "%s %zu: tensors of type %s and rank %zu cannot be run from here", what, i, desc->dtype, desc->rank);
     int r = ctl_wrong_path(path, rt_npy_read(path, dtype, ARRAY_LIMIT, ret_array, err), err);
     if (r < 0) {
+        ctl_error_file(path, err);
         nf_error_prefix(err, "%s %zu", what, i);
         return r;
     }
@@ -328,13 +329,22 @@ static int read_tensor(const char *path, const char *what, size_t i, const neffd
 
 static bool is_neff(struct nf_str bytes)
 {
-    struct neff_header h;
     uint64_t version, header;
-    if (bytes.len < NEFF_HEADER_BYTES)
+    if (bytes.len < 16)
         return false;
     memcpy(&version, bytes.data, 8);
     memcpy(&header, bytes.data + 8, 8);
-    return version >= 1 && version < 256 && header == NEFF_HEADER_BYTES && neff_header_read(bytes, bytes.len, &h, NULL) == NF_OK;
+    return version >= 1 && version < 256 && header == NEFF_HEADER_BYTES;
+}
+
+/* A damaged file was given; nothing of ours is damaged. */
+static int wrong_neff(const char *path, int rc, struct nf_error *err)
+{
+    if (rc != NF_ECORRUPT)
+        return rc;
+    err->code = NF_EINVAL;
+    nf_error_hint(err, "neffctl neff check %s says more; compile the graph again", path);
+    return NF_EINVAL;
 }
 
 static int get_artifact(struct run *r, struct ctl_request *q, neffd_client *client, neffd_artifact **ret_artifact, const Neffd__V1__Error **ret_failed,
@@ -352,7 +362,7 @@ static int get_artifact(struct run *r, struct ctl_request *q, neffd_client *clie
         if (rc < 0)
             return rc;
         if (is_neff(nf_buf_str(&q->graph))) {
-            rc = cl_artifact_of_file(arg, nf_buf_str(&q->graph), &r->file_artifact, err);
+            rc = wrong_neff(arg, cl_artifact_of_file(arg, nf_buf_str(&q->graph), &r->file_artifact, err), err);
             *ret_artifact = r->file_artifact;
             return rc;
         }
@@ -824,6 +834,8 @@ int ctl_cmd_run(struct ctl *c)
         r.devices = 1;
         rc = load(&r, client, artifact, device, threads, &err);
     }
+    if (rc < 0 && r.file_artifact)
+        rc = wrong_neff(c->args[0], rc, &err);
     if (rc >= 0 && r.input_count && !r.inputs_dir && !random) {
         code = ctl_usage(c, "the program takes %zu arguments: give --inputs DIR or --random SEED", r.input_count);
         goto out;

@@ -359,6 +359,18 @@ class WithADaemon(unittest.TestCase):
         bad = self.place.ctl("run", path, "--inputs", inputs)
         self.assertEqual(bad.code, 1, bad)
         self.assertIn("argument 1", bad.err)
+        # a NEFF that is cut or damaged is a wrong argument, and no graph
+        with open(path, "rb") as f:
+            neff = f.read()
+        for bad in (neff[:20], neff[:1500], neff[:1200] + b"XX" + neff[1202:]):
+            wrong = self.place.ctl("run", self.place.write("bad.neff", bad), "--random", 1)
+            self.assertEqual(wrong.code, 1, wrong)
+            self.assertRegex(wrong.err, r"^neffctl: run: .*bad\.neff: .*NEFF")
+            self.assertIn("hint: neffctl neff check", wrong.err)
+            self.assertEqual(wrong.err.count("bad.neff"), 2, wrong)
+        with open(os.path.join(inputs, "01.npy"), "ab") as f:
+            f.write(b"more")
+        self.assertRegex(self.place.ctl("run", path, "--inputs", inputs).err, r"^neffctl: run: \S+/01\.npy: byte [0-9]+: argument 1: the NumPy array")
         # a file too many is another program's directory; a directory is no array
         write_npy(os.path.join(inputs, "01.npy"), "<f4", (4,), [10, 20, 30, 40])
         write_npy(os.path.join(inputs, "02.npy"), "<f4", (4,), [0, 0, 0, 0])

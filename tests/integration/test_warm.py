@@ -239,6 +239,7 @@ class Bundle(unittest.TestCase):
                 result = two.ctl("bundle", "import", one.write("bad", bad))
                 self.assertEqual(result.code, 1, result)
                 self.assertIn("damaged", result.err)
+                self.assertRegex(result.err, r"^neffctl: bundle import: \S+/bad: byte [0-9]+: the bundle is damaged")
             self.assertFalse(os.path.exists(os.path.join(two.local, "entries", "_")))
 
 
