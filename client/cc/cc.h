@@ -44,6 +44,7 @@ struct cc {
     struct cfg *cfg;
     struct nf_arena *arena;
     char *compiler;                    /* the real one; NULL: there is none */
+    const char *no_compiler;           /* then: why not */
     char *self;                        /* this program's file */
     struct drv_call call;
     struct drv_wrapper wrapper;        /* what NEURON_CC_FLAGS says to whoever wraps the compiler, which is us too */

@@ -122,8 +122,9 @@ _Noreturn void cc_exec_real(struct cc *cc, const char *why)
     }
     cc->via = "exec";
     if (!cc->compiler) {
-        fprintf(stderr, "neffcc: the real compiler cannot be found%s%s\nhint: install neuronx-cc, or name it with NEFFD_NEURONX_CC\n",
-                why && why[0] ? ", and it is needed: " : "", why ? why : "");
+        bool both = why && why[0] && strcmp(why, cc->no_compiler) != 0;
+        fprintf(stderr, "neffcc: the real compiler cannot be found: %s%s%s\nhint: install neuronx-cc, or name it with NEFFD_NEURONX_CC\n", cc->no_compiler,
+                both ? "; it is needed: " : "", both ? why : "");
         cc_write_log(cc, 127);
         exit(127);
     }
@@ -429,6 +430,8 @@ void cc_begin(struct cc *cc, int argc, char **argv, struct nf_error *why)
     struct nf_buf path = NF_BUF_INIT;
     if (drv_find(cc->cfg, cc->self, &path, &err) == NF_OK)
         cc->compiler = nf_buf_take(&path);
+    else
+        cc->no_compiler = nf_arena_printf(cc->arena, "%s", err.message);
     if (!cc->cfg || getenv(CC_ACTIVE))
         cc_exec_real(cc, err.message);
     static const enum nf_log_level levels[] = {NF_LOG_ERROR, NF_LOG_WARNING, NF_LOG_INFO, NF_LOG_DEBUG};

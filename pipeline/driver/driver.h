@@ -16,7 +16,7 @@
 /* Registers trn1, trn1n, trn2, trn3 and inf2. */
 void drv_register(void);
 
-/* The real compiler: cfg->neuronx_cc, else the first neuronx-cc on PATH that is not `not_this` (a path; NULL: any) and, behind its
+/* The real compiler: cfg->neuronx_cc (cfg NULL: NEFFD_NEURONX_CC, which a wrong setting beside it does not take away), else the first neuronx-cc on PATH that is not `not_this` (a path; NULL: any) and, behind its
  * links, no file named neffcc. NF_ENOCOMPILER. */
 int drv_find(const struct cfg *cfg, const char *not_this, struct nf_buf *ret_path, struct nf_error *err);
 

@@ -24,9 +24,12 @@ static bool is_neffcc(const char *path)
 
 int drv_find(const struct cfg *cfg, const char *not_this, struct nf_buf *ret_path, struct nf_error *err)
 {
-    const char *name = cfg && cfg->neuronx_cc[0] ? cfg->neuronx_cc : NULL;
+    const char *name = cfg ? cfg->neuronx_cc : getenv("NEFFD_NEURONX_CC");
+    struct stat st;
+    if (name && !name[0])
+        name = NULL;
     if (name && strchr(name, '/')) {
-        if (access(name, X_OK) == 0 && !is_neffcc(name)) {
+        if (stat(name, &st) == 0 && S_ISREG(st.st_mode) && access(name, X_OK) == 0 && !is_neffcc(name)) {
             nf_buf_add_c(ret_path, name);
             return NF_OK;
         }

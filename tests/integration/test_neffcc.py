@@ -315,6 +315,19 @@ class InItsPlace(Case):
 
 
 class NeverBreaksABuild(Case):
+    def test_a_wrong_setting_does_not_take_the_compiler_away(self):
+        os.unlink(self.path("real/neuronx-cc"))
+        p = self.cc(NEFFD_RETRIES="many", NEFFD_NEURONX_CC=FAKE)
+        self.assertEqual(p.returncode, 0, p.err)
+        self.assertIn("NEFFD_RETRIES", p.err)
+        self.neff()
+
+    def test_a_compiler_that_cannot_be_started_is_named(self):
+        for name in ("/etc/passwd", self.work, "/proc/none/cc"):
+            p = subprocess.run([NEFFCC, "--version"], env={**self.env, "NEFFD_NEURONX_CC": name}, capture_output=True, text=True, timeout=20 * SLOW)
+            self.assertEqual(p.returncode, 127, p.stderr)
+            self.assertRegex(p.stderr, f"^neffcc: the real compiler cannot be found: .*{name} cannot be executed.*\nhint: ")
+
     def test_no_usable_cache(self):
         """No directory can be written: the real compiler runs."""
         self.ok(TORCH_NEURONX_NEFF_LOCAL_CACHE_DIR="/proc/none", TORCH_NEURONX_NEFF_CACHE_DIR="/proc/none", TMPDIR="/proc/none")
