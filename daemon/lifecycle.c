@@ -323,6 +323,7 @@ static void on_save(uv_timer_t *t)
     struct daemon *d = t->data;
     counters_save(&d->counters, d->store);
     save_estimates(d);
+    listen_renew(d->listener);
 }
 
 int lifecycle_start(struct daemon *d, struct nf_error *err)

@@ -32,7 +32,9 @@ struct listener {
     int fd, lock_fd;
     mode_t mode;
     bool unix_socket, from_systemd;
-    bool polling, timing, stopped;
+    bool polling, stopped, lost; /* lost: the name is gone or another's, and that was said */
+    dev_t dev;                /* of the name, to tell it from another's */
+    ino_t ino;
     int open_handles;
     uv_poll_t poll;
     uv_timer_t timer;
@@ -108,17 +110,52 @@ static bool somebody_answers(const struct sockaddr_un *sun)
     return rc == 0 || e == EAGAIN;
 }
 
-static int open_unix(struct listener *l, struct nf_error *err)
+/* A listening socket under the path, where nothing stands. */
+static int bind_path(struct listener *l, const struct sockaddr_un *sun, int *ret_fd, struct nf_error *err)
 {
-    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    struct stat st;
+    int rc = NF_OK, fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return nf_fail_errno(err, errno, "cannot make a socket");
+    /* The directory says who may connect; what a caller may do is decided by its uid. */
+    if (bind(fd, (const struct sockaddr *)sun, sizeof *sun) != 0)
+        rc = nf_fail_errno(err, errno, "cannot bind %s", l->path);
+    else if (chmod(l->path, l->mode) != 0)
+        rc = nf_fail_errno(err, errno, "cannot set the mode of %s", l->path);
+    else if (lstat(l->path, &st) != 0)
+        rc = nf_fail_errno(err, errno, "cannot stat %s", l->path);
+    else if (listen(fd, BACKLOG) != 0)
+        rc = nf_fail_errno(err, errno, "cannot listen on %s", l->path);
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    l->dev = st.st_dev;
+    l->ino = st.st_ino;
+    *ret_fd = fd;
+    return NF_OK;
+}
+
+static int name_unix(const struct listener *l, struct sockaddr_un *ret, struct nf_error *err)
+{
+    *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (l->path[0] != '/')
         return nf_fail(err, NF_ECONFIG, "the socket's path must be absolute: %s", l->path);
-    if (!nf_format(sun.sun_path, sizeof sun.sun_path, "%s", l->path))
-        return nf_fail(err, NF_ECONFIG, "the socket's path has more than %zu bytes: %s", sizeof sun.sun_path - 1, l->path);
+    if (!nf_format(ret->sun_path, sizeof ret->sun_path, "%s", l->path))
+        return nf_fail(err, NF_ECONFIG, "the socket's path has more than %zu bytes: %s", sizeof ret->sun_path - 1, l->path);
+    return NF_OK;
+}
+
+static int open_unix(struct listener *l, struct nf_error *err)
+{
+    struct sockaddr_un sun;
+    int rc = name_unix(l, &sun, err);
+    if (rc < 0)
+        return rc;
     char *dir = nf_strdup(l->path);
     char *slash = strrchr(dir, '/');
     slash[slash == dir] = '\0';
-    int rc = nf_mkdir_p(dir, 0755, err);
+    rc = nf_mkdir_p(dir, 0755, err);
     free(dir);
     if (rc < 0)
         return rc;
@@ -134,16 +171,8 @@ static int open_unix(struct listener *l, struct nf_error *err)
             return nf_fail_errno(err, errno, "cannot remove the stale socket %s", l->path);
         nf_log(NF_LOG_INFO, "listen", "stale socket taken over", "path=%s", nf_log_quote(l->path));
     }
-    l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (l->fd < 0)
-        return nf_fail_errno(err, errno, "cannot make a socket");
-    /* The directory says who may connect; what a caller may do is decided by its uid. */
-    if (bind(l->fd, (struct sockaddr *)&sun, sizeof sun) != 0)
-        return nf_fail_errno(err, errno, "cannot bind %s", l->path);
-    if (chmod(l->path, l->mode) != 0)
-        return nf_fail_errno(err, errno, "cannot set the mode of %s", l->path);
-    if (listen(l->fd, BACKLOG) != 0)
-        return nf_fail_errno(err, errno, "cannot listen on %s", l->path);
+    if ((rc = bind_path(l, &sun, &l->fd, err)) < 0)
+        return rc;
     l->unix_socket = true;
     l->address = nf_asprintf("unix:%s", l->path);
     return NF_OK;
@@ -346,6 +375,59 @@ void listen_start(struct listener *l, struct srv_server *server)
     uv_poll_start(&l->poll, UV_READABLE, on_readable);
 }
 
+static bool name_is_ours(const struct listener *l)
+{
+    struct stat st;
+    return lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino;
+}
+
+/* Whether the lock that we hold is the one that others would try: its file may have been removed as well. */
+static bool lock_is_known(const struct listener *l)
+{
+    struct stat held, there;
+    char *path = nf_asprintf("%s.lock", l->path);
+    bool same = fstat(l->lock_fd, &held) == 0 && lstat(path, &there) == 0 && held.st_dev == there.st_dev && held.st_ino == there.st_ino;
+    free(path);
+    return same;
+}
+
+static int renew(struct listener *l, struct nf_error *err)
+{
+    struct sockaddr_un sun;
+    int rc = name_unix(l, &sun, err), fd = -1, old = l->lock_fd;
+    if (rc == NF_OK && !lock_is_known(l)) {
+        if ((rc = take_lock(l, err)) < 0)
+            l->lock_fd = old;
+        else
+            close(old);
+    }
+    if (rc == NF_OK)
+        rc = bind_path(l, &sun, &fd, err);
+    if (rc < 0)
+        return rc;
+    bool waiting = uv_is_active((uv_handle_t *)&l->poll);
+    uv_poll_stop(&l->poll);
+    dup3(fd, l->fd, O_CLOEXEC); /* the loop's handle keeps its number */
+    close(fd);
+    if (waiting)
+        uv_poll_start(&l->poll, UV_READABLE, on_readable);
+    return NF_OK;
+}
+
+void listen_renew(struct listener *l)
+{
+    struct nf_error err = {0};
+    if (!l->path || l->from_systemd || l->stopped || !l->polling || name_is_ours(l))
+        return;
+    int rc = renew(l, &err);
+    if (rc == NF_OK)
+        nf_log(NF_LOG_WARNING, "listen", "the socket's name was gone and has been made again", "path=%s", nf_log_quote(l->path));
+    else if (!l->lost)
+        nf_log(NF_LOG_ERROR, "listen", "the socket's name is gone: new callers do not find this daemon", "path=%s why=%s", nf_log_quote(l->path),
+               nf_log_quote(err.message));
+    l->lost = rc != NF_OK;
+}
+
 void listen_stop(struct listener *l)
 {
     if (l->stopped)
@@ -355,7 +437,7 @@ void listen_stop(struct listener *l)
         uv_poll_stop(&l->poll);
         uv_timer_stop(&l->timer);
     }
-    if (l->path && !l->from_systemd && l->lock_fd >= 0 && l->fd >= 0)
+    if (l->path && !l->from_systemd && l->lock_fd >= 0 && l->fd >= 0 && name_is_ours(l))
         unlink(l->path);
 }
 

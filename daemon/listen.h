@@ -23,6 +23,9 @@ struct listen_options {
  * which. NF_ECONFIG: not an address that is served. Uses a descriptor of systemd's ($LISTEN_FDS) when there is one. */
 int listen_open(const struct listen_options *o, struct listener **ret_listener, struct nf_error *err);
 void listen_start(struct listener *l, struct srv_server *server);
+/* To be called every few seconds: cleaners of temporary files remove the sockets of daemons that live long, and callers would find nobody
+ * while the daemon still holds the lock. A socket whose name is gone is bound anew, under the lock, which is made anew as well. */
+void listen_renew(struct listener *l);
 /* Accepts no more; the socket's name is removed so that callers see at once that nobody is there. The lock is kept. */
 void listen_stop(struct listener *l);
 /* Also lets the lock go. Takes NULL. */

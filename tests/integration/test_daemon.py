@@ -77,6 +77,32 @@ def foreign_socket_is_not_stolen():
         shutil.rmtree(directory)
 
 
+def a_socket_that_is_swept_away_comes_back():
+    """Cleaners of temporary files take what looks old: the socket alone, or its lock as well."""
+    with Daemon() as d:
+        for names in (["s.sock"], ["s.sock", "s.sock.lock"]):
+            for name in names:
+                (d.dir / name).unlink()
+            until(lambda: os.path.exists(d.socket), 10, "the socket")
+            with d.client() as c:
+                expect(c.status()["pid"] == d.pid, "another daemon answers")
+            second = subprocess.run(d.command(), env=d.env, capture_output=True, text=True, timeout=20)
+            expect(second.returncode == 7 and f"pid {d.pid}" in second.stderr, second)
+        d.stop()
+        expect(not os.path.exists(d.socket), "the socket stays behind")
+
+
+def a_socket_of_another_daemon_is_left_to_it():
+    with Daemon() as d:
+        os.unlink(d.socket)
+        other = socket.socket(socket.AF_UNIX)
+        other.bind(d.socket)
+        d.wait_log("do not find this daemon", 10)
+        d.stop()
+        expect(os.path.exists(d.socket), "another program's socket was removed")
+        other.close()
+
+
 def tcp_on_loopback():
     with Daemon(socket="127.0.0.1:0") as d:
         address = d.wait_log("socket=\"127.0.0.1:").split('socket="')[-1].split('"')[0]
@@ -423,7 +449,8 @@ def counters_survive():
 
 
 if __name__ == "__main__":
-    main([starts_and_ends, idle_memory, second_instance_is_refused, stale_socket_is_taken_over, foreign_socket_is_not_stolen, tcp_on_loopback,
+    main([starts_and_ends, idle_memory, second_instance_is_refused, stale_socket_is_taken_over, foreign_socket_is_not_stolen,
+          a_socket_that_is_swept_away_comes_back, a_socket_of_another_daemon_is_left_to_it, tcp_on_loopback,
           tcp_elsewhere_is_refused, print_and_check_config, health, reflection, unknown_methods_and_bad_messages, bad_requests, malformed_graphs,
           configuration_over_the_wire, sighup_rereads, notify_and_activation, foreign_uid, few_descriptors, max_clients_is_back_pressure,
           pings_of_a_waiter_are_welcome, slow_reader_costs_little, administration, counters_survive])
