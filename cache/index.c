@@ -389,7 +389,7 @@ static int apply_put(struct cache__index *ix, const struct cache__row *r, struct
         sqlite3_bind_int64(st, 10, shared);
         sqlite3_bind_int64(st, 11, r->created_s);
         sqlite3_bind_int64(st, 12, r->used_s);
-        sqlite3_bind_int64(st, 13, (int64_t)(r->compile_us / 1000));
+        sqlite3_bind_int64(st, 13, (int64_t)NF_MIN(r->compile_us, (uint64_t)INT64_MAX));
         sqlite3_bind_int64(st, 14, r->expires_s);
         sqlite3_bind_int64(st, 15, (int64_t)r->owner);
         bind_str(st, 16, sketch_str);
@@ -410,7 +410,7 @@ static int apply_put(struct cache__index *ix, const struct cache__row *r, struct
         sqlite3_bind_int64(st, 13, r->created_s);
         sqlite3_bind_int64(st, 14, r->used_s);
         sqlite3_bind_int64(st, 15, (int64_t)r->uses);
-        sqlite3_bind_int64(st, 16, (int64_t)(r->compile_us / 1000));
+        sqlite3_bind_int64(st, 16, (int64_t)NF_MIN(r->compile_us, (uint64_t)INT64_MAX));
         sqlite3_bind_int64(st, 17, r->expires_s);
         sqlite3_bind_int64(st, 18, (int64_t)r->owner);
         bind_str(st, 19, sketch_str);

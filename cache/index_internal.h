@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <sqlite3.h>
 
-#define INDEX_SCHEMA 1
-#define INDEX_SCHEMA_TEXT "1"
+#define INDEX_SCHEMA 2
+#define INDEX_SCHEMA_TEXT "2"
 
 enum index_sql {
 #define SQL(sym, writer, text) SQL_##sym,

@@ -47,7 +47,7 @@ static bool row_of(sqlite3_stmt *st, struct cache__row *r)
     r->created_s = sqlite3_column_int64(st, 7);
     r->used_s = sqlite3_column_int64(st, 8);
     r->uses = column_u64(st, 9);
-    r->compile_us = column_u64(st, 10) * 1000;
+    r->compile_us = column_u64(st, 10);
     r->expires_s = sqlite3_column_int64(st, 11);
     r->owner = (uid_t)sqlite3_column_int64(st, 12);
     r->name = column_str(st, 14);
@@ -141,7 +141,7 @@ static bool sizes_of(sqlite3_stmt *st, struct cache__row *r)
     r->shared_bytes = column_u64(st, 4);
     r->used_s = sqlite3_column_int64(st, 5);
     r->created_s = sqlite3_column_int64(st, 6);
-    r->compile_us = column_u64(st, 7) * 1000;
+    r->compile_us = column_u64(st, 7);
     r->expires_s = sqlite3_column_int64(st, 8);
     r->cache_namespace = column_str(st, 9);
     return true;

@@ -30,7 +30,7 @@ static struct cache__row row_of(unsigned n)
         .local_bytes = 1100,
         .created_s = 1000000 + n,
         .used_s = 1000000 + n,
-        .compile_us = 5000000,
+        .compile_us = 5000716,
         .owner = 1000,
         .name = NF_STR("name"),
         .cache_namespace = n % 2 ? NF_STR("odd") : NF_STR(""),
