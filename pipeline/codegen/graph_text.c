@@ -13,6 +13,7 @@
  * A "{" gives its graph's number (the main one's is 0), the attribute of the operation that takes the number of the block that the graph becomes,
  * and its parameters. */
 #include "pipeline/codegen/cg.h"
+#include "runtime/cpu/scan.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -149,129 +150,106 @@ struct fixup {
     uint32_t number, id;
     struct nf_str line;
 };
-struct scan {
-    struct nf_str at, rest, line; /* of this line, of the lines behind it, this line whole */
+struct parser {
+    struct scan scan;
+    struct nf_str rest, line;     /* the lines behind this one, this one whole */
     struct cg *cg;
     struct fixup *fixups;
     uint32_t number;              /* of the line */
-    bool bad;
 };
 
-static bool take(struct scan *s, const char *text)
-{
-    struct nf_str t = nf_str_c(text);
-    if (s->bad || !nf_str_starts(s->at, t)) return false;
-    s->at = nf_str_n(s->at.data + t.len, s->at.len - t.len);
-    return true;
-}
-static void need(struct scan *s, const char *text)
-{
-    if (!take(s, text)) s->bad = true;
-}
 /* The next line without its indent; false at the end. */
-static bool next_line(struct scan *s)
+static bool next_line(struct parser *s)
 {
-    if (s->bad || !s->rest.data || !s->rest.len) return false;
-    s->at = nf_str_cut(&s->rest, '\n');
+    if (s->scan.bad || !s->rest.data || !s->rest.len) return false;
+    s->scan.at = nf_str_cut(&s->rest, '\n');
     s->number++;
-    while (s->at.len && s->at.data[0] == ' ') s->at = nf_str_n(s->at.data + 1, s->at.len - 1);
-    s->line = s->at;
+    while (s->scan.at.len && s->scan.at.data[0] == ' ') scan_skip(&s->scan, 1);
+    s->line = s->scan.at;
     return true;
 }
-static int64_t number(struct scan *s, int64_t low, int64_t high)
-{
-    size_t n = 0;
-    int64_t v = 0;
-    while (n < s->at.len && n < 21 && (n == 0 && s->at.data[0] == '-' ? true : s->at.data[n] >= '0' && s->at.data[n] <= '9')) n++;
-    if (s->bad || nf_str_to_i64(nf_str_n(s->at.data, n), &v) || v < low || v > high) {
-        s->bad = true;
-        return low > 0 ? low : 0;
-    }
-    s->at = nf_str_n(s->at.data + n, s->at.len - n);
-    return v;
-}
-static double real(struct scan *s)
+static double real(struct parser *s)
 {
     char text[64], *end;
     size_t n = 0;
-    while (n < s->at.len && n < sizeof text - 1 && !strchr(", ", s->at.data[n])) n++;
-    memcpy(text, s->at.data, n);
+    while (n < s->scan.at.len && n < sizeof text - 1 && !strchr(", ", s->scan.at.data[n])) n++;
+    memcpy(text, s->scan.at.data, n);
     text[n] = 0;
     double v = strtod(text, &end);
-    if (n == 0 || *end) s->bad = true;
-    s->at = nf_str_n(s->at.data + n, s->at.len - n);
+    if (n == 0 || *end) s->scan.bad = true;
+    scan_skip(&s->scan, n);
     return v;
 }
 static int digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
-static double bits(struct scan *s)
+static double bits(struct parser *s)
 {
     uint64_t b = 0;
     size_t n = 0;
     double v;
-    for (; n < s->at.len && n < 16 && digit(s->at.data[n]) >= 0; n++) b = b << 4 | (uint64_t)digit(s->at.data[n]);
-    if (n == 0) s->bad = true;
-    s->at = nf_str_n(s->at.data + n, s->at.len - n);
+    for (; n < s->scan.at.len && n < 16 && digit(s->scan.at.data[n]) >= 0; n++) b = b << 4 | (uint64_t)digit(s->scan.at.data[n]);
+    if (n == 0) s->scan.bad = true;
+    scan_skip(&s->scan, n);
     memcpy(&v, &b, 8);
     return v;
 }
-static struct nf_str bytes(struct scan *s)
+static struct nf_str bytes(struct parser *s)
 {
     size_t n = 0;
-    while (n + 1 < s->at.len && digit(s->at.data[n]) >= 0 && digit(s->at.data[n + 1]) >= 0) n += 2;
+    while (n + 1 < s->scan.at.len && digit(s->scan.at.data[n]) >= 0 && digit(s->scan.at.data[n + 1]) >= 0) n += 2;
     char *b = nf_arena_alloc(s->cg->arena, n / 2 + 1);
-    for (size_t i = 0; i < n / 2; i++) b[i] = (char)(digit(s->at.data[2 * i]) << 4 | digit(s->at.data[2 * i + 1]));
-    s->at = nf_str_n(s->at.data + n, s->at.len - n);
+    for (size_t i = 0; i < n / 2; i++) b[i] = (char)(digit(s->scan.at.data[2 * i]) << 4 | digit(s->scan.at.data[2 * i + 1]));
+    scan_skip(&s->scan, n);
     return nf_str_n(b, n / 2);
 }
 /* Numbers with commas; an empty list is one, too. */
-static int64_t *numbers(struct scan *s, uint32_t *ret_n)
+static int64_t *numbers(struct parser *s, uint32_t *ret_n)
 {
     uint32_t n = 0, words = 1;
-    for (size_t i = 0; i < s->at.len && s->at.data[i] != ' '; i++) words += s->at.data[i] == ',';
+    for (size_t i = 0; i < s->scan.at.len && s->scan.at.data[i] != ' '; i++) words += s->scan.at.data[i] == ',';
     int64_t *v = NF_NEW_ARRAY(s->cg->arena, int64_t, words);
-    if (s->at.len && s->at.data[0] != ' ')
-        do v[n++] = number(s, INT64_MIN, INT64_MAX);
-        while (!s->bad && n < words && take(s, ","));
+    if (s->scan.at.len && s->scan.at.data[0] != ' ')
+        do v[n++] = scan_number(&s->scan, INT64_MIN, INT64_MAX);
+        while (!s->scan.bad && n < words && scan_take(&s->scan, ","));
     *ret_n = n;
     return v;
 }
 
-static void ref(struct scan *s, struct cg_graph *g, struct cg_value **slot)
+static void ref(struct parser *s, struct cg_graph *g, struct cg_value **slot)
 {
     struct fixup *f = NF_NEW(s->cg->arena, struct fixup);
     *f = (struct fixup){.next = s->fixups, .slot = slot, .g = g, .line = s->line};
-    if (take(s, "@")) {
+    if (scan_take(&s->scan, "@")) {
         f->g = NULL;
-        f->number = (uint32_t)number(s, 0, VALUES_MAX);
+        f->number = (uint32_t)scan_number(&s->scan, 0, VALUES_MAX);
     }
-    need(s, "%");
-    f->id = (uint32_t)number(s, 0, VALUES_MAX);
+    scan_need(&s->scan, "%");
+    f->id = (uint32_t)scan_number(&s->scan, 0, VALUES_MAX);
     s->fixups = f;
 }
 /* " %1 @2%3": as many as follow. */
-static struct cg_value **refs(struct scan *s, struct cg_graph *g, uint32_t *ret_n)
+static struct cg_value **refs(struct parser *s, struct cg_graph *g, uint32_t *ret_n)
 {
     uint32_t n = 0, words = 1;
-    for (size_t i = 0; i < s->at.len; i++) words += s->at.data[i] == '%';
+    for (size_t i = 0; i < s->scan.at.len; i++) words += s->scan.at.data[i] == '%';
     struct cg_value **v = NF_NEW_ARRAY(s->cg->arena, struct cg_value *, words);
-    while (!s->bad && s->at.len > 1 && s->at.data[0] == ' ' && (s->at.data[1] == '%' || s->at.data[1] == '@')) {
-        need(s, " ");
+    while (!s->scan.bad && s->scan.at.len > 1 && s->scan.at.data[0] == ' ' && (s->scan.at.data[1] == '%' || s->scan.at.data[1] == '@')) {
+        scan_need(&s->scan, " ");
         ref(s, g, &v[n++]);
     }
     *ret_n = n;
     return v;
 }
 
-static struct nf_str word(struct scan *s)
+static struct nf_str word(struct parser *s)
 {
     size_t n = 0;
-    while (n < s->at.len && s->at.data[n] != ' ' && s->at.data[n] != '[' && s->at.data[n] != '=') n++;
-    struct nf_str w = nf_str_n(s->at.data, n);
-    s->at = nf_str_n(s->at.data + n, s->at.len - n);
+    while (n < s->scan.at.len && s->scan.at.data[n] != ' ' && s->scan.at.data[n] != '[' && s->scan.at.data[n] != '=') n++;
+    struct nf_str w = nf_str_n(s->scan.at.data, n);
+    scan_skip(&s->scan, n);
     return w;
 }
 
-static void what(struct scan *s, struct cg_value *v)
+static void what(struct parser *s, struct cg_value *v)
 {
     struct nf_str w = word(s);
     if (nf_str_starts(w, NF_STR("reduce."))) {
@@ -279,7 +257,7 @@ static void what(struct scan *s, struct cg_value *v)
         while (k < RP_RED_MAX && !nf_str_eq_c(nf_str_n(w.data + 7, w.len - 7), rp_red_names[k])) k++;
         v->kind = CG_REDUCE;
         v->aux = (uint16_t)k;
-        s->bad = s->bad || k == RP_RED_MAX;
+        s->scan.bad = s->scan.bad || k == RP_RED_MAX;
         return;
     }
     for (size_t i = 0; i < NF_ARRAY_LEN(kinds); i++)
@@ -300,138 +278,138 @@ static void what(struct scan *s, struct cg_value *v)
             v->op = (uint16_t)i;
             return;
         }
-    s->bad = true;
+    s->scan.bad = true;
 }
 
-static void dot(struct scan *s, struct cg_value *v)
+static void dot(struct parser *s, struct cg_value *v)
 {
     struct cg_dot *d = v->dot = NF_NEW(s->cg->arena, struct cg_dot);
-    while (!s->bad && s->at.len && s->at.data[0] != ' ') {
-        char c = s->at.data[0];
-        s->at = nf_str_n(s->at.data + 1, s->at.len - 1);
-        if (d->nloop == CG_LOOPS_MAX || !strchr("bmnk", c)) s->bad = true;
-        else d->loop[d->nloop++] = (struct cg_loop){number(s, 0, INT64_MAX), c};
+    while (!s->scan.bad && s->scan.at.len && s->scan.at.data[0] != ' ') {
+        char c = s->scan.at.data[0];
+        scan_skip(&s->scan, 1);
+        if (d->nloop == CG_LOOPS_MAX || !strchr("bmnk", c)) s->scan.bad = true;
+        else d->loop[d->nloop++] = (struct cg_loop){scan_number(&s->scan, 0, INT64_MAX), c};
     }
 }
-static void dot_index(struct scan *s, struct cg_value *v, int o)
+static void dot_index(struct parser *s, struct cg_value *v, int o)
 {
-    int k = (int)number(s, 0, CG_RANK_MAX - 1);
-    need(s, "=");
-    if (!v->dot) s->bad = true;
-    if (s->bad) return;
-    v->dot->base[o][k] = number(s, INT64_MIN, INT64_MAX);
-    while (take(s, "+")) {
-        int64_t c = number(s, INT64_MIN, INT64_MAX);
-        need(s, "l");
-        int l = (int)number(s, 0, v->dot->nloop - 1);
-        if (!s->bad) v->dot->coef[o][k][l] = c;
+    int k = (int)scan_number(&s->scan, 0, CG_RANK_MAX - 1);
+    scan_need(&s->scan, "=");
+    if (!v->dot) s->scan.bad = true;
+    if (s->scan.bad) return;
+    v->dot->base[o][k] = scan_number(&s->scan, INT64_MIN, INT64_MAX);
+    while (scan_take(&s->scan, "+")) {
+        int64_t c = scan_number(&s->scan, INT64_MIN, INT64_MAX);
+        scan_need(&s->scan, "l");
+        int l = (int)scan_number(&s->scan, 0, v->dot->nloop - 1);
+        if (!s->scan.bad) v->dot->coef[o][k][l] = c;
     }
 }
 
-static void fields(struct scan *s, struct cg_graph *g, struct cg_value *v)
+static void fields(struct parser *s, struct cg_graph *g, struct cg_value *v)
 {
     uint32_t n;
-    while (!s->bad && s->at.len) {
-        if (take(s, " ; ")) {
-            v->label = cg_label(s->cg, s->at);
-            s->at = nf_str_n(s->at.data, 0);
-        } else if (take(s, " num=")) {
-            if (v->dt <= CPU_U64) v->num.i = number(s, INT64_MIN, INT64_MAX);
+    while (!s->scan.bad && s->scan.at.len) {
+        if (scan_take(&s->scan, " ; ")) {
+            v->label = cg_label(s->cg, s->scan.at);
+            s->scan.at = nf_str_n(s->scan.at.data, 0);
+        } else if (scan_take(&s->scan, " num=")) {
+            if (v->dt <= CPU_U64) v->num.i = scan_number(&s->scan, INT64_MIN, INT64_MAX);
             else v->num.re = real(s);
-            if (take(s, ",")) v->num.im = real(s);
-        } else if (take(s, " bits=")) {
+            if (scan_take(&s->scan, ",")) v->num.im = real(s);
+        } else if (scan_take(&s->scan, " bits=")) {
             v->num.re = bits(s);
-            if (take(s, ",")) v->num.im = bits(s);
-        } else if (take(s, " data=")) {
+            if (scan_take(&s->scan, ",")) v->num.im = bits(s);
+        } else if (scan_take(&s->scan, " data=")) {
             v->data = bytes(s);
-        } else if (take(s, " aux=")) {
-            v->aux = (uint16_t)number(s, 0, UINT16_MAX);
-        } else if (take(s, " index=")) {
-            v->index = (uint32_t)number(s, 0, UINT32_MAX);
-        } else if (take(s, " list=")) {
+        } else if (scan_take(&s->scan, " aux=")) {
+            v->aux = (uint16_t)scan_number(&s->scan, 0, UINT16_MAX);
+        } else if (scan_take(&s->scan, " index=")) {
+            v->index = (uint32_t)scan_number(&s->scan, 0, UINT32_MAX);
+        } else if (scan_take(&s->scan, " list=")) {
             v->list = numbers(s, &v->nlist);
-        } else if (take(s, " step=")) {
+        } else if (scan_take(&s->scan, " step=")) {
             v->list2 = numbers(s, &n);
-            s->bad = s->bad || n != v->nlist;
-        } else if (take(s, " attr=")) {
+            s->scan.bad = s->scan.bad || n != v->nlist;
+        } else if (scan_take(&s->scan, " attr=")) {
             v->attrs = numbers(s, &v->nattr);
-        } else if (take(s, " of=")) {
+        } else if (scan_take(&s->scan, " of=")) {
             ref(s, g, &v->owner);
-        } else if (take(s, " results=")) {
-            v->nresult = (uint32_t)number(s, 0, 65536);
+        } else if (scan_take(&s->scan, " results=")) {
+            v->nresult = (uint32_t)scan_number(&s->scan, 0, 65536);
             v->results = NF_NEW_ARRAY(s->cg->arena, struct cg_value *, v->nresult + 1);
-        } else if (take(s, " loops=")) {
+        } else if (scan_take(&s->scan, " loops=")) {
             dot(s, v);
-        } else if (take(s, " space=")) {
-            v->space = (int)number(s, 0, INT32_MAX);
-        } else if (take(s, " depth=")) {
-            v->depth = (int)number(s, 0, INT32_MAX);
-        } else if (take(s, " group=")) {
+        } else if (scan_take(&s->scan, " space=")) {
+            v->space = (int)scan_number(&s->scan, 0, INT32_MAX);
+        } else if (scan_take(&s->scan, " depth=")) {
+            v->depth = (int)scan_number(&s->scan, 0, INT32_MAX);
+        } else if (scan_take(&s->scan, " group=")) {
             ref(s, g, &v->up);
-        } else if (take(s, " row")) {
+        } else if (scan_take(&s->scan, " row")) {
             v->row = true;
-        } else if (take(s, " stored")) {
+        } else if (scan_take(&s->scan, " stored")) {
             v->stored = true;
-        } else if (take(s, " output")) {
+        } else if (scan_take(&s->scan, " output")) {
             v->output = true;
-        } else if (take(s, " barrier")) {
+        } else if (scan_take(&s->scan, " barrier")) {
             v->barrier = true;
-        } else if (take(s, " solo")) {
+        } else if (scan_take(&s->scan, " solo")) {
             v->solo = true;
-        } else if (take(s, " in_place")) {
+        } else if (scan_take(&s->scan, " in_place")) {
             v->in_place = true;
-        } else if (take(s, " dead")) {
+        } else if (scan_take(&s->scan, " dead")) {
             v->dead = true;
         } else {
             int o = 0;
-            need(s, " ");
-            while (o < 3 && !take(s, operands[o])) o++;
-            if (o == 3) s->bad = true;
+            scan_need(&s->scan, " ");
+            while (o < 3 && !scan_take(&s->scan, operands[o])) o++;
+            if (o == 3) s->scan.bad = true;
             else dot_index(s, v, o);
         }
     }
 }
 
-static struct cg_value *value(struct scan *s, struct cg_graph *g)
+static struct cg_value *value(struct parser *s, struct cg_graph *g)
 {
     int64_t dims[CG_RANK_MAX];
     int rank = 0;
-    need(s, "%");
-    uint32_t id = (uint32_t)number(s, g->n, (int64_t)g->n + 65536); /* a gap is what was dead */
-    need(s, ":");
+    scan_need(&s->scan, "%");
+    uint32_t id = (uint32_t)scan_number(&s->scan, g->n, (int64_t)g->n + 65536); /* a gap is what was dead */
+    scan_need(&s->scan, ":");
     enum cpu_dt dt = cpu_dt_find(word(s));
-    if (dt == CPU_DT_MAX) s->bad = true;
-    need(s, "[");
+    if (dt == CPU_DT_MAX) s->scan.bad = true;
+    scan_need(&s->scan, "[");
     int64_t n = 1;
-    for (bool more = !take(s, "]"); more && !s->bad;) {
-        if (rank == CG_RANK_MAX) s->bad = true;
-        else dims[rank] = number(s, 0, INT64_MAX / 64);
-        if (!s->bad && __builtin_mul_overflow(n, dims[rank], &n)) s->bad = true;
+    for (bool more = !scan_take(&s->scan, "]"); more && !s->scan.bad;) {
+        if (rank == CG_RANK_MAX) s->scan.bad = true;
+        else dims[rank] = scan_number(&s->scan, 0, INT64_MAX / 64);
+        if (!s->scan.bad && __builtin_mul_overflow(n, dims[rank], &n)) s->scan.bad = true;
         rank++;
-        more = take(s, "x");
-        if (!more) need(s, "]");
+        more = scan_take(&s->scan, "x");
+        if (!more) scan_need(&s->scan, "]");
     }
-    if (s->bad) return NULL;
+    if (s->scan.bad) return NULL;
     while (g->n < id) cg_raw(g, CG_SPLAT, CPU_PRED, 0, NULL)->dead = true;
     struct cg_value *v = cg_raw(g, CG_SPLAT, dt, rank, dims);
-    need(s, " = ");
+    scan_need(&s->scan, " = ");
     what(s, v);
     v->in = refs(s, g, &v->nin);
     fields(s, g, v);
     return v;
 }
 
-static struct cg_graph *body(struct scan *s, struct cg_graph *g, int depth)
+static struct cg_graph *body(struct parser *s, struct cg_graph *g, int depth)
 {
     struct cg_value *last = NULL;
     uint32_t *where = NULL;
     while (next_line(s)) {
-        if (take(s, "return")) {
+        if (scan_take(&s->scan, "return")) {
             g->results = refs(s, g, &g->nresult);
-            s->bad = s->bad || s->at.len;
+            s->scan.bad = s->scan.bad || s->scan.at.len;
             return g;
         }
-        if (!take(s, "{")) {
+        if (!scan_take(&s->scan, "{")) {
             last = value(s, g);
             where = NULL;
             continue;
@@ -443,21 +421,21 @@ static struct cg_graph *body(struct scan *s, struct cg_graph *g, int depth)
             last->graphs = NF_NEW_ARRAY(s->cg->arena, struct cg_graph *, 64);
         }
         struct cg_graph *b = cg_graph_new(s->cg, g);
-        need(s, " @");
-        b->number = (uint32_t)number(s, 1, VALUES_MAX);
-        need(s, " attr=");
-        where[last->ngraph] = (uint32_t)number(s, 0, UINT32_MAX);
+        scan_need(&s->scan, " @");
+        b->number = (uint32_t)scan_number(&s->scan, 1, VALUES_MAX);
+        scan_need(&s->scan, " attr=");
+        where[last->ngraph] = (uint32_t)scan_number(&s->scan, 0, UINT32_MAX);
         last->graphs[last->ngraph++] = b;
         b->params = refs(s, b, &b->nparam);
-        s->bad = s->bad || s->at.len;
+        s->scan.bad = s->scan.bad || s->scan.at.len;
         body(s, b, depth + 1);
-        if (!next_line(s) || !take(s, "}")) break;
+        if (!next_line(s) || !scan_take(&s->scan, "}")) break;
     }
-    s->bad = true;
+    s->scan.bad = true;
     return g;
 }
 
-static bool resolve(struct scan *s)
+static bool resolve(struct parser *s)
 {
     for (struct fixup *f = s->fixups; f; f = f->next) {
         s->line = f->line;
@@ -484,19 +462,19 @@ static bool resolve(struct scan *s)
 
 int cg_graph_parse(struct cg *cg, struct nf_str text, struct nf_error *err)
 {
-    struct scan s = {.rest = text, .cg = cg};
+    struct parser s = {.rest = text, .cg = cg};
     uint32_t n = 0;
     next_line(&s);
-    need(&s, "graph replicas=");
-    cg->replicas = (uint32_t)number(&s, 1, 65536);
-    need(&s, " partitions=");
-    cg->partitions = (uint32_t)number(&s, 1, 65536);
-    need(&s, " alias=");
+    scan_need(&s.scan, "graph replicas=");
+    cg->replicas = (uint32_t)scan_number(&s.scan, 1, 65536);
+    scan_need(&s.scan, " partitions=");
+    cg->partitions = (uint32_t)scan_number(&s.scan, 1, 65536);
+    scan_need(&s.scan, " alias=");
     cg->alias = numbers(&s, &cg->nouts);
-    s.bad = s.bad || s.at.len;
+    s.scan.bad = s.scan.bad || s.scan.at.len;
     struct cg_graph *g = cg->main = cg_graph_new(cg, NULL);
-    if (!s.bad) body(&s, g, 0);
-    bool good = !s.bad && s.rest.len == 0 && resolve(&s) && g->nresult == cg->nouts;
+    if (!s.scan.bad) body(&s, g, 0);
+    bool good = !s.scan.bad && s.rest.len == 0 && resolve(&s) && g->nresult == cg->nouts;
     for (uint32_t i = 0; good && i < g->n; i++) n += g->v[i]->kind == CG_ARG;
     cg->args = NF_NEW_ARRAY(cg->arena, struct cg_value *, n + 1);
     cg->arg_bytes = NF_NEW_ARRAY(cg->arena, uint64_t, n + 1);

@@ -8,6 +8,7 @@
  *
  * Labels are numbered in the order in which they appear. */
 #include "runtime/cpu/plan.h"
+#include "runtime/cpu/scan.h"
 
 #include <inttypes.h>
 
@@ -79,126 +80,100 @@ void plan_print(const struct plan *p, struct nf_buf *out)
 
 /* ------------------------------------------------------------------------------------------------------------ parse */
 
-struct scan {
-    struct nf_str at;            /* the rest of the line */
+struct parser {
+    struct scan scan;
     struct plan *p;
     struct nf_arena *arena;
     uint32_t nlabel;
-    bool bad;
 };
 
-static bool take(struct scan *s, const char *text)
+static uint32_t value(struct parser *s)
 {
-    struct nf_str t = nf_str_c(text);
-    if (s->bad || !nf_str_starts(s->at, t)) return false;
-    s->at = nf_str_n(s->at.data + t.len, s->at.len - t.len);
-    return true;
-}
-static void need(struct scan *s, const char *text)
-{
-    if (!take(s, text)) s->bad = true;
-}
-/* Digits, with a sign. */
-static int64_t number(struct scan *s, int64_t low, int64_t high)
-{
+    scan_need(&s->scan, "v");
+    uint32_t i = (uint32_t)scan_number(&s->scan, 0, (int64_t)s->p->nvalues - 1);
+    scan_need(&s->scan, ":");
     size_t n = 0;
-    int64_t v = 0;
-    while (n < s->at.len && n < 21 && (n == 0 && s->at.data[0] == '-' ? true : s->at.data[n] >= '0' && s->at.data[n] <= '9')) n++;
-    if (s->bad || nf_str_to_i64(nf_str_n(s->at.data, n), &v) || v < low || v > high) {
-        s->bad = true;
-        return low > 0 ? low : 0;
-    }
-    s->at = nf_str_n(s->at.data + n, s->at.len - n);
-    return v;
-}
-
-static uint32_t value(struct scan *s)
-{
-    need(s, "v");
-    uint32_t i = (uint32_t)number(s, 0, (int64_t)s->p->nvalues - 1);
-    need(s, ":");
-    size_t n = 0;
-    while (n < s->at.len && s->at.data[n] != '[') n++;
-    enum cpu_dt t = cpu_dt_find(nf_str_n(s->at.data, n));
-    if (s->bad || t == CPU_DT_MAX) {
-        s->bad = true;
+    while (n < s->scan.at.len && s->scan.at.data[n] != '[') n++;
+    enum cpu_dt t = cpu_dt_find(nf_str_n(s->scan.at.data, n));
+    if (s->scan.bad || t == CPU_DT_MAX) {
+        s->scan.bad = true;
         return 0;
     }
-    s->at = nf_str_n(s->at.data + n, s->at.len - n);
+    scan_skip(&s->scan, n);
     struct plan_value *v = &s->p->value[i];
     *v = (struct plan_value){.dt = (uint8_t)t, .count = 1};
-    need(s, "[");
-    for (bool more = !take(s, "]"); more && !s->bad;) {
-        if (v->rank == PLAN_RANK_MAX) s->bad = true;
-        else v->dims[v->rank] = number(s, 0, INT64_MAX / 64);
-        if (!s->bad && __builtin_mul_overflow(v->count, v->dims[v->rank], &v->count)) s->bad = true;
+    scan_need(&s->scan, "[");
+    for (bool more = !scan_take(&s->scan, "]"); more && !s->scan.bad;) {
+        if (v->rank == PLAN_RANK_MAX) s->scan.bad = true;
+        else v->dims[v->rank] = scan_number(&s->scan, 0, INT64_MAX / 64);
+        if (!s->scan.bad && __builtin_mul_overflow(v->count, v->dims[v->rank], &v->count)) s->scan.bad = true;
         v->rank++;
-        more = take(s, "x");
-        if (!more) need(s, "]");
+        more = scan_take(&s->scan, "x");
+        if (!more) scan_need(&s->scan, "]");
     }
-    need(s, "@");
+    scan_need(&s->scan, "@");
     int w = 0;
-    while (w < PLAN_WHERE_MAX && !take(s, where_names[w])) w++;
-    if (w == PLAN_WHERE_MAX) s->bad = true;
+    while (w < PLAN_WHERE_MAX && !scan_take(&s->scan, where_names[w])) w++;
+    if (w == PLAN_WHERE_MAX) s->scan.bad = true;
     v->where = (uint8_t)w;
-    if (w <= PLAN_OUT) v->index = (uint32_t)number(s, 0, UINT32_MAX);
-    if (take(s, "+")) v->offset = number(s, 1, INT64_MAX);
-    if (__builtin_mul_overflow(v->count, (int64_t)cpu_dt_bytes(t), &v->bytes)) s->bad = true;
+    if (w <= PLAN_OUT) v->index = (uint32_t)scan_number(&s->scan, 0, UINT32_MAX);
+    if (scan_take(&s->scan, "+")) v->offset = scan_number(&s->scan, 1, INT64_MAX);
+    if (__builtin_mul_overflow(v->count, (int64_t)cpu_dt_bytes(t), &v->bytes)) s->scan.bad = true;
     return i;
 }
-static const uint32_t *values(struct scan *s, uint32_t *ret_n)
+static const uint32_t *values(struct parser *s, uint32_t *ret_n)
 {
     size_t words = 1;
-    for (size_t i = 0; i < s->at.len && s->at.data[i] != ')'; i++) words += s->at.data[i] == ' ';
+    for (size_t i = 0; i < s->scan.at.len && s->scan.at.data[i] != ')'; i++) words += s->scan.at.data[i] == ' ';
     uint32_t *id = nf_arena_alloc_array(s->arena, words, sizeof *id), n = 0;
-    need(s, "(");
-    for (bool more = !take(s, ")"); more && !s->bad && n < words;) {
+    scan_need(&s->scan, "(");
+    for (bool more = !scan_take(&s->scan, ")"); more && !s->scan.bad && n < words;) {
         id[n++] = value(s);
-        more = take(s, " ");
-        if (!more) need(s, ")");
+        more = scan_take(&s->scan, " ");
+        if (!more) scan_need(&s->scan, ")");
     }
     *ret_n = n;
     return id;
 }
 
-static void parse_step(struct scan *s, struct plan_step *st)
+static void parse_step(struct parser *s, struct plan_step *st)
 {
     size_t n = 0, words = 1;
-    while (n < s->at.len && s->at.data[n] != ' ') n++;
+    while (n < s->scan.at.len && s->scan.at.data[n] != ' ') n++;
     int op = 0;
-    while (op < PLAN_OP_MAX && !nf_str_eq_c(nf_str_n(s->at.data, n), plan_op_name((enum plan_op)op))) op++;
-    if (op == PLAN_OP_MAX) s->bad = true;
+    while (op < PLAN_OP_MAX && !nf_str_eq_c(nf_str_n(s->scan.at.data, n), plan_op_name((enum plan_op)op))) op++;
+    if (op == PLAN_OP_MAX) s->scan.bad = true;
     st->op = (uint16_t)op;
-    s->at = nf_str_n(s->at.data + n, s->at.len - n);
-    need(s, " ");
+    scan_skip(&s->scan, n);
+    scan_need(&s->scan, " ");
     st->in = values(s, &st->nin);
-    need(s, " -> ");
+    scan_need(&s->scan, " -> ");
     st->out = values(s, &st->nout);
-    need(s, " [");
-    for (size_t i = 0; i < s->at.len && s->at.data[i] != ']'; i++) words += s->at.data[i] == ' ';
+    scan_need(&s->scan, " [");
+    for (size_t i = 0; i < s->scan.at.len && s->scan.at.data[i] != ']'; i++) words += s->scan.at.data[i] == ' ';
     int64_t *attr = nf_arena_alloc_array(s->arena, words, sizeof *attr);
-    for (bool more = !take(s, "]"); more && !s->bad && st->nattr < words;) {
-        attr[st->nattr++] = number(s, INT64_MIN, INT64_MAX);
-        more = take(s, " ");
-        if (!more) need(s, "]");
+    for (bool more = !scan_take(&s->scan, "]"); more && !s->scan.bad && st->nattr < words;) {
+        attr[st->nattr++] = scan_number(&s->scan, INT64_MIN, INT64_MAX);
+        more = scan_take(&s->scan, " ");
+        if (!more) scan_need(&s->scan, "]");
     }
     st->attr = attr;
     st->label = PLAN_NO_LABEL;
-    if (!take(s, " ; ")) return;
+    if (!scan_take(&s->scan, " ; ")) return;
     for (uint32_t i = 0; i < s->nlabel && st->label == PLAN_NO_LABEL; i++)
-        if (nf_str_eq(s->p->label[i], s->at)) st->label = i;
+        if (nf_str_eq(s->p->label[i], s->scan.at)) st->label = i;
     if (st->label == PLAN_NO_LABEL) {
-        s->p->label[s->nlabel] = s->at;
+        s->p->label[s->nlabel] = s->scan.at;
         st->label = s->nlabel++;
     }
-    s->at = nf_str_n(s->at.data, 0);
+    s->scan.at = nf_str_n(s->scan.at.data, 0);
 }
 
-static uint64_t features(struct scan *s)
+static uint64_t features(struct parser *s)
 {
     uint64_t f = 0;
-    while (s->at.data && s->at.len) {
-        struct nf_str w = nf_str_cut(&s->at, ' ');
+    while (s->scan.at.data && s->scan.at.len) {
+        struct nf_str w = nf_str_cut(&s->scan.at, ' ');
         struct nf_buf b = NF_BUF_INIT;
         bool known = nf_str_eq_c(w, "none");
         for (int i = 0; i < 64 && !known; i++) {
@@ -209,27 +184,27 @@ static uint64_t features(struct scan *s)
             known = true;
         }
         nf_buf_done(&b);
-        if (!known) s->bad = true;
+        if (!known) s->scan.bad = true;
     }
     return f;
 }
 
-static void parse_kernel(struct scan *s, struct plan_kernel *k, struct nf_str *rest)
+static void parse_kernel(struct parser *s, struct plan_kernel *k, struct nf_str *rest)
 {
     k->image_offset = -1;
-    if (!take(s, " interpreted")) {
-        need(s, " native at=");
-        k->image_offset = number(s, 0, INT64_MAX);
+    if (!scan_take(&s->scan, " interpreted")) {
+        scan_need(&s->scan, " native at=");
+        k->image_offset = scan_number(&s->scan, 0, INT64_MAX);
     }
-    need(s, " args=");
-    k->args = (uint32_t)number(s, 0, UINT32_MAX);
-    need(s, " range=");
-    k->per_outer = number(s, INT64_MIN, INT64_MAX);
-    need(s, " scratch=");
-    k->scratch_bytes = (uint64_t)number(s, 0, INT64_MAX);
-    if (s->at.len) s->bad = true;
+    scan_need(&s->scan, " args=");
+    k->args = (uint32_t)scan_number(&s->scan, 0, UINT32_MAX);
+    scan_need(&s->scan, " range=");
+    k->per_outer = scan_number(&s->scan, INT64_MIN, INT64_MAX);
+    scan_need(&s->scan, " scratch=");
+    k->scratch_bytes = (uint64_t)scan_number(&s->scan, 0, INT64_MAX);
+    if (s->scan.at.len) s->scan.bad = true;
     struct nf_buf text = NF_BUF_INIT;
-    while (!s->bad && nf_str_starts(*rest, NF_STR("    "))) {
+    while (!s->scan.bad && nf_str_starts(*rest, NF_STR("    "))) {
         struct nf_str l = nf_str_cut(rest, '\n');
         nf_buf_add(&text, l.data + 4, l.len - 4);
         nf_buf_add_char(&text, '\n');
@@ -241,7 +216,7 @@ static void parse_kernel(struct scan *s, struct plan_kernel *k, struct nf_str *r
 int plan_parse(struct nf_str text, struct nf_arena *arena, struct plan **ret_plan, struct nf_error *err)
 {
     struct plan *p = NF_NEW(arena, struct plan);
-    struct scan s = {.p = p, .arena = arena};
+    struct parser s = {.p = p, .arena = arena};
     struct nf_str rest = text;
     size_t line = 0, words = 0, lines = 0;
     if (text.len > (size_t)1 << 28) return nf_fail(err, NF_ECORRUPT, "a plan of %zu bytes of text", text.len);
@@ -249,53 +224,53 @@ int plan_parse(struct nf_str text, struct nf_arena *arena, struct plan **ret_pla
         words += text.data[i] == '@';
         lines += text.data[i] == '\n';
     }
-    s.at = nf_str_cut(&rest, '\n');
+    s.scan.at = nf_str_cut(&rest, '\n');
     line++;
-    need(&s, "plan args=");
-    p->nargs = (uint32_t)number(&s, 0, UINT32_MAX);
-    need(&s, " outs=");
-    p->nouts = (uint32_t)number(&s, 0, UINT32_MAX);
-    need(&s, " values=");
-    p->nvalues = (uint32_t)number(&s, 0, (int64_t)words); /* each is named somewhere */
-    need(&s, " arena=");
-    p->arena_bytes = (uint64_t)number(&s, 0, INT64_MAX);
-    need(&s, " scratch=");
-    p->scratch_bytes = (uint64_t)number(&s, 0, INT64_MAX);
-    need(&s, " features=");
+    scan_need(&s.scan, "plan args=");
+    p->nargs = (uint32_t)scan_number(&s.scan, 0, UINT32_MAX);
+    scan_need(&s.scan, " outs=");
+    p->nouts = (uint32_t)scan_number(&s.scan, 0, UINT32_MAX);
+    scan_need(&s.scan, " values=");
+    p->nvalues = (uint32_t)scan_number(&s.scan, 0, (int64_t)words); /* each is named somewhere */
+    scan_need(&s.scan, " arena=");
+    p->arena_bytes = (uint64_t)scan_number(&s.scan, 0, INT64_MAX);
+    scan_need(&s.scan, " scratch=");
+    p->scratch_bytes = (uint64_t)scan_number(&s.scan, 0, INT64_MAX);
+    scan_need(&s.scan, " features=");
     p->features = features(&s);
     p->value = NF_NEW_ARRAY(arena, struct plan_value, p->nvalues + 1);
     p->kernel = NF_NEW_ARRAY(arena, struct plan_kernel, lines + 1);
     p->block = NF_NEW_ARRAY(arena, struct plan_block, lines + 1);
     p->label = NF_NEW_ARRAY(arena, struct nf_str, lines + 1);
-    while (!s.bad && rest.data && rest.len) {
-        s.at = nf_str_cut(&rest, '\n');
+    while (!s.scan.bad && rest.data && rest.len) {
+        s.scan.at = nf_str_cut(&rest, '\n');
         line++;
-        if (take(&s, "kernel ")) {
-            if (number(&s, p->nkernels, p->nkernels) != p->nkernels || p->nblocks) s.bad = true;
+        if (scan_take(&s.scan, "kernel ")) {
+            if (scan_number(&s.scan, p->nkernels, p->nkernels) != p->nkernels || p->nblocks) s.scan.bad = true;
             parse_kernel(&s, &p->kernel[p->nkernels++], &rest);
             continue;
         }
-        need(&s, "block ");
-        (void)number(&s, p->nblocks, p->nblocks);
+        scan_need(&s.scan, "block ");
+        (void)scan_number(&s.scan, p->nblocks, p->nblocks);
         struct plan_block *b = &p->block[p->nblocks++];
-        need(&s, " ");
+        scan_need(&s.scan, " ");
         b->param = values(&s, &b->nparam);
-        need(&s, " -> ");
+        scan_need(&s.scan, " -> ");
         b->result = values(&s, &b->nresult);
-        if (s.at.len) s.bad = true;
+        if (s.scan.at.len) s.scan.bad = true;
         uint32_t n = 0;
         for (struct nf_str ahead = rest; nf_str_starts(ahead, NF_STR("    ")); n++) nf_str_cut(&ahead, '\n');
         b->step = NF_NEW_ARRAY(arena, struct plan_step, n + 1);
-        for (; !s.bad && b->nstep < n; b->nstep++) {
-            s.at = nf_str_cut(&rest, '\n');
+        for (; !s.scan.bad && b->nstep < n; b->nstep++) {
+            s.scan.at = nf_str_cut(&rest, '\n');
             line++;
-            need(&s, "    ");
-            if (!s.bad) parse_step(&s, &b->step[b->nstep]);
-            if (s.at.len) s.bad = true;
+            scan_need(&s.scan, "    ");
+            if (!s.scan.bad) parse_step(&s, &b->step[b->nstep]);
+            if (s.scan.at.len) s.scan.bad = true;
         }
     }
     p->nlabels = s.nlabel;
-    if (s.bad) return nf_fail(err, NF_ECORRUPT, "plan: line %zu is not understood", line);
+    if (s.scan.bad) return nf_fail(err, NF_ECORRUPT, "plan: line %zu is not understood", line);
     *ret_plan = p;
     return 0;
 }
