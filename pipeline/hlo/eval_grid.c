@@ -978,14 +978,6 @@ int hlo_e_outfeed(struct ev_ctx *c, struct nf_error *err) { return hlo_e_token(c
 
 /* ---- sdy.manual_computation: the region once per device of the mesh ---- */
 
-static void skip_to(struct nf_str *s, char ch)
-{
-    while (s->len && s->data[0] != ch) {
-        s->data++;
-        s->len--;
-    }
-}
-
 /* Start of the piece at the position of an array whose pieces have these dimensions. */
 static void piece_start(const struct hlo_mesh_cut *c, int64_t pos, const int64_t *piece, int64_t *start)
 {
@@ -997,59 +989,23 @@ static void piece_start(const struct hlo_mesh_cut *c, int64_t pos, const int64_t
     }
 }
 
-static int64_t pieces(const struct hlo_mesh_cut *c, int d)
-{
-    int64_t n = 1;
-    for (unsigned k = 0; k < c->n_parts[d]; k++)
-        n *= c->parts[d][k].size;
-    return n;
-}
-
-/* The text of an attribute, printed or as it is. */
-static bool attr_text(const struct hlo_attr *a, struct nf_buf *out)
-{
-    if (!a)
-        return false;
-    hlo_attr_print(a, out);
-    return out->len && !out->failed;
-}
-
 static size_t device(const struct hlo_mesh *m, unsigned pos) { return m->n ? (size_t)m->device_at[pos] : 0; }
 
 int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
 {
     const struct ev_block *b = c->inst->regions[0];
-    struct nf_buf in = NF_BUF_INIT, out = NF_BUF_INIT;
     struct nf_arena *arena = nf_arena_new(0);
     struct hlo_mesh m = {.devices = 1};
+    struct hlo_mesh_cut *cuts = NULL;
+    struct nf_error why = {0};
     int rc = NF_OK;
-    struct hlo_mesh_cut *cuts = nf_alloc_array(c->n_in + c->n_out + 1, sizeof(*cuts));
     if (c->f->proc->grid && c->f->proc->grid->partitions > 1)
         rc = ev_fail(c, err, NF_EUNSUPPORTED, "runs inside a grid of several partitions");
-    if (!rc && (!b || b->n_args != c->n_in || b->n_results != c->n_out))
-        rc = ev_fail(c, err, NF_EGRAPH, "the region does not fit operands and results");
-    bool ok = !rc && (attr_text(hlo_op_attr(c->op, HLO_A_in_shardings), &in) || !c->n_in) && (attr_text(hlo_op_attr(c->op, HLO_A_out_shardings), &out) || !c->n_out);
-    if (ok) { /* the mesh: by the first name in the shardings */
-        struct nf_str s = c->n_in ? nf_buf_str(&in) : nf_buf_str(&out), name;
-        skip_to(&s, '@');
-        name = nf_str_n(s.data, 0);
-        if (s.len) {
-            name.data++;
-            bool quoted = s.len > 1 && s.data[1] == '"';
-            name.data += quoted;
-            while (name.data + name.len < s.data + s.len && !strchr(quoted ? "\"" : ", >]", name.data[name.len]))
-                name.len++;
-        }
-        struct hlo_attr symbol = {.kind = HLO_ATTR_SYMBOL, .str = name};
-        ok = hlo_mesh_of(c->f->proc->run->eval->module, &symbol, arena, &m) && m.devices <= 1024 && (m.n || m.devices == 1);
-    }
-    struct nf_str si = nf_buf_str(&in), so = nf_buf_str(&out);
-    for (uint32_t i = 0; i < c->n_in && ok; i++)
-        ok = hlo_mesh_next_cut(&m, &si, &cuts[i]) && cuts[i].rank == c->in[i]->a.rank && c->in[i]->kind == EV_ARRAY;
-    for (uint32_t i = 0; i < c->n_out && ok; i++)
-        ok = hlo_mesh_next_cut(&m, &so, &cuts[c->n_in + i]);
-    if (!rc && !ok)
-        rc = ev_fail(c, err, NF_EUNSUPPORTED, "its mesh and shardings cannot be evaluated");
+    else if (hlo_mesh_manual(c->f->proc->run->eval->module, c->op, arena, &m, &cuts, &why))
+        rc = ev_fail(c, err, NF_EUNSUPPORTED, "%s", why.message);
+    for (uint32_t i = 0; i < c->n_in && !rc; i++)
+        if (c->in[i]->kind != EV_ARRAY || cuts[i].rank != c->in[i]->a.rank)
+            rc = ev_fail(c, err, NF_EUNSUPPORTED, "operand %u is not an array of its sharding's rank", i);
     unsigned n = (unsigned)m.devices;
     struct worker *w = nf_alloc_array(n, sizeof(*w));
     struct ev_value **args = nf_alloc_array((size_t)n * c->n_in + 1, sizeof(*args)), **rets = nf_alloc_array((size_t)n * c->n_out + 1, sizeof(*rets));
@@ -1057,7 +1013,7 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
         for (uint32_t i = 0; i < c->n_in && !rc; i++) {
             int64_t dims[RT_ARRAY_RANK_MAX], start[RT_ARRAY_RANK_MAX] = {0};
             for (int k = 0; k < cuts[i].rank && !rc; k++) {
-                int64_t p = pieces(&cuts[i], k);
+                int64_t p = hlo_mesh_pieces(&cuts[i], k);
                 dims[k] = c->in[i]->a.dims[k] / p;
                 if (dims[k] * p != c->in[i]->a.dims[k])
                     rc = ev_fail(c, err, NF_EUNSUPPORTED, "dimension %d of operand %u does not divide by %lld", k, i, (long long)p);
@@ -1090,7 +1046,7 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
                 break;
             }
             for (int q = 0; q < p->rank; q++)
-                dims[q] = p->dims[q] * pieces(k, q);
+                dims[q] = p->dims[q] * hlo_mesh_pieces(k, q);
             rc = ev_out_shaped(c, i, p->rank, dims, err);
             for (unsigned d = n; d-- > 0 && !rc;) { /* device 0 last: its copy of what is replicated is the result */
                 piece_start(k, d, p->dims, start);
@@ -1102,9 +1058,6 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
     free(w);
     free(args);
     free(rets);
-    free(cuts);
-    nf_buf_done(&in);
-    nf_buf_done(&out);
     nf_arena_free(arena);
     return rc;
 }

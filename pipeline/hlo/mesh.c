@@ -167,6 +167,110 @@ bool hlo_mesh_next_cut(const struct hlo_mesh *mesh, struct nf_str *text, struct 
     return true;
 }
 
+int64_t hlo_mesh_pieces(const struct hlo_mesh_cut *cut, int d)
+{
+    int64_t n = 1;
+    for (unsigned k = 0; k < cut->n_parts[d]; k++)
+        n *= cut->parts[d][k].size;
+    return n;
+}
+
+/* Keeps the parts of the axes that are manual; false: two of them overlap. */
+static bool keep_manual(struct hlo_mesh_cut *cut, const struct hlo_mesh_part *manual, size_t n)
+{
+    struct hlo_mesh_part seen[HLO_MESH_RANK_MAX * 8];
+    size_t n_seen = 0;
+    for (int d = 0; d < cut->rank; d++) {
+        unsigned kept = 0;
+        for (unsigned k = 0; k < cut->n_parts[d]; k++) {
+            struct hlo_mesh_part part = cut->parts[d][k];
+            bool keep = false;
+            for (size_t i = 0; i < n; i++)
+                keep = keep || (manual[i].stride <= part.stride && part.stride < manual[i].stride * manual[i].size);
+            if (!keep || part.size == 1)
+                continue;
+            for (size_t i = 0; i < n_seen; i++)
+                if (part.stride < seen[i].stride * seen[i].size && seen[i].stride < part.stride * part.size)
+                    return false;
+            seen[n_seen++] = part;
+            cut->parts[d][kept++] = part;
+        }
+        cut->n_parts[d] = kept;
+    }
+    return true;
+}
+
+/* The mesh that the first sharding of the list names. */
+static bool first_mesh(const struct hlo_module *m, struct nf_str s, struct nf_arena *arena, struct hlo_mesh *ret)
+{
+    skip_past(&s, '@');
+    bool quoted = s.len && s.data[0] == '"';
+    size_t n = quoted;
+    while (n < s.len && !strchr(quoted ? "\"" : ", >]", s.data[n]))
+        n++;
+    struct hlo_attr symbol = {.kind = HLO_ATTR_SYMBOL, .str = nf_str_n(s.data + quoted, n - quoted)};
+    return n > quoted && hlo_mesh_of(m, &symbol, arena, ret) && ret->devices <= HLO_MESH_MANUAL_MAX && (ret->n || ret->devices == 1);
+}
+
+/* The attribute's text, in the arena. */
+static struct nf_str text_of(const struct hlo_attr *a, struct nf_arena *arena)
+{
+    struct nf_buf b = NF_BUF_INIT;
+    if (a)
+        hlo_attr_print(a, &b);
+    struct nf_str s = nf_arena_str(arena, nf_buf_str(&b));
+    nf_buf_done(&b);
+    return s;
+}
+
+static int check_pieces(const struct hlo_mesh_cut *cut, const struct hlo_type *whole, const struct hlo_type *part, const char *what, uint32_t i, struct nf_error *err)
+{
+    if (whole->kind != HLO_TYPE_TENSOR || part->kind != HLO_TYPE_TENSOR || whole->rank != (uint32_t)cut->rank || part->rank != whole->rank)
+        return nf_fail(err, NF_EUNSUPPORTED, "%s %u is not an array of its sharding's rank", what, i);
+    for (int d = 0; d < cut->rank; d++) {
+        int64_t n = hlo_mesh_pieces(cut, d);
+        if (whole->dims[d] == HLO_DYNAMIC || part->dims[d] == HLO_DYNAMIC)
+            continue;
+        if (whole->dims[d] % n)
+            return nf_fail(err, NF_EUNSUPPORTED, "dimension %d of %s %u does not divide by %lld", d, what, i, (long long)n);
+        if (whole->dims[d] / n != part->dims[d])
+            return nf_fail(err, NF_EUNSUPPORTED, "dimension %d of %s %u is %lld in the region, its manual axes make it %lld", d, what, i, (long long)part->dims[d],
+                (long long)(whole->dims[d] / n));
+    }
+    return NF_OK;
+}
+
+int hlo_mesh_manual(const struct hlo_module *m, const struct hlo_op *op, struct nf_arena *arena, struct hlo_mesh *ret_mesh, struct hlo_mesh_cut **ret_cuts,
+                    struct nf_error *err)
+{
+    const struct hlo_block *b = hlo_op_body(op, 0);
+    struct hlo_mesh mesh = {.devices = 1};
+    struct hlo_mesh_part manual[HLO_MESH_AXES_MAX];
+    size_t n_manual = 0;
+    uint32_t n_in = op->num_operands, n_out = op->num_results;
+    struct hlo_mesh_cut *cuts = NF_NEW_ARRAY(arena, struct hlo_mesh_cut, (size_t)n_in + n_out + 1);
+    struct nf_str in = text_of(hlo_op_attr(op, HLO_A_in_shardings), arena), out = text_of(hlo_op_attr(op, HLO_A_out_shardings), arena);
+    struct nf_str axes = text_of(hlo_op_attr(op, HLO_A_manual_axes), arena);
+    if (!b || !b->last || b->num_args != n_in || b->last->num_operands != n_out)
+        return nf_fail(err, NF_EUNSUPPORTED, "its region does not fit operands and results");
+    bool bad = false, ok = first_mesh(m, n_in ? in : out, arena, &mesh);
+    while (ok && n_manual < HLO_MESH_AXES_MAX && hlo_mesh_next_part(&mesh, &axes, '}', &manual[n_manual], &bad))
+        n_manual++;
+    for (uint32_t i = 0; i < n_in + n_out && ok && !bad; i++)
+        ok = hlo_mesh_next_cut(&mesh, i < n_in ? &in : &out, &cuts[i]) && keep_manual(&cuts[i], manual, n_manual);
+    if (!ok || bad)
+        return nf_fail(err, NF_EUNSUPPORTED, "its mesh, shardings or axes are not understood");
+    for (uint32_t i = 0; i < n_in + n_out; i++) {
+        int rc = i < n_in ? check_pieces(&cuts[i], hlo_op_operand(op, i)->type, b->args[i]->type, "operand", i, err)
+                          : check_pieces(&cuts[i], op->results[i - n_in].type, hlo_op_operand(b->last, i - n_in)->type, "result", i - n_in, err);
+        if (rc)
+            return rc;
+    }
+    *ret_mesh = mesh;
+    *ret_cuts = cuts;
+    return NF_OK;
+}
+
 bool hlo_mesh_groups(const struct hlo_module *m, const struct hlo_mesh_axes *axes, struct nf_arena *arena, int64_t *ret_rows, int64_t *ret_cols, int64_t **ret_ids)
 {
     struct hlo_mesh mesh;

@@ -5,6 +5,7 @@
 #ifndef NEFFD_PIPELINE_HLO_MESH_H
 #define NEFFD_PIPELINE_HLO_MESH_H
 
+#include "base/error.h"
 #include "pipeline/hlo/ir.h"
 
 #define HLO_MESH_AXES_MAX 16
@@ -39,6 +40,16 @@ struct hlo_mesh_cut {
 
 /* Takes the next <@mesh, [{"x", "y"}, {"z":(1)2}, {?}] ...> of a list from the text. False at anything else. */
 bool hlo_mesh_next_cut(const struct hlo_mesh *mesh, struct nf_str *text, struct hlo_mesh_cut *ret);
+
+/* How many pieces dimension d is cut into. */
+int64_t hlo_mesh_pieces(const struct hlo_mesh_cut *cut, int d);
+
+/* sdy.manual_computation: its mesh, of at most HLO_MESH_MANUAL_MAX devices, and how its manual axes cut each operand and then each result. Every
+ * device runs the region, on whole arrays as far as other axes are concerned. Where shapes are known, pieces have those of the region's arguments
+ * and results. NF_EUNSUPPORTED without a place. */
+#define HLO_MESH_MANUAL_MAX 1024
+int hlo_mesh_manual(const struct hlo_module *m, const struct hlo_op *op, struct nf_arena *arena, struct hlo_mesh *ret_mesh, struct hlo_mesh_cut **ret_cuts,
+                    struct nf_error *err);
 
 /* Takes the next axis reference from the text: "x", "x":(1)2 or #stablehlo.axis_ref<name = "x", sub_axis_info = (1)2>, up to behind it.
  * False: there is no quote before `end`, or the mesh has no such part (*ret_bad). */

@@ -210,8 +210,8 @@ END_TEST
 /* Axes of a mesh name the groups: whole axes, in any order, parts of one, and a mesh whose devices stand elsewhere. */
 START_TEST(groups_by_mesh_axes)
 {
-#define GATHER(n, mesh, in, axes, n_out, out)                                                                                                        \
-    "  %" #n " = sdy.manual_computation(%x) in_shardings=[<@" mesh ", [{" in "}]>] out_shardings=[<@" mesh ", [{" out "}]>] manual_axes={} (%p: tensor<1xi64>) {\n" \
+#define GATHER(n, mesh, manual, in, axes, n_out, out)                                                                                                        \
+    "  %" #n " = sdy.manual_computation(%x) in_shardings=[<@" mesh ", [{" in "}]>] out_shardings=[<@" mesh ", [{" out "}]>] manual_axes={" manual "} (%p: tensor<1xi64>) {\n" \
     "   %g = \"stablehlo.all_gather\"(%p) <{all_gather_dim = 0 : i64, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids, "   \
     "replica_groups = #stablehlo.replica_group_mesh_axes<mesh = @" mesh ", axes = [" axes "]>}> : (tensor<1xi64>) -> tensor<" #n_out "xi64>\n"                  \
     "   sdy.return %g : tensor<" #n_out "xi64>\n  } : (tensor<4xi64>) -> tensor<4xi64>\n"
@@ -221,15 +221,15 @@ START_TEST(groups_by_mesh_axes)
         " sdy.mesh @grid = <[\"a\"=2, \"b\"=2]>\n sdy.mesh @line = <[\"d\"=4]>\n sdy.mesh @back = <[\"d\"=4], device_ids=[3, 2, 1, 0]>\n"
         " func.func @main() {\n"
         "  %x = stablehlo.constant dense<[0, 1, 2, 3]> : tensor<4xi64>\n"
-        GATHER(0, "grid", "\"a\", \"b\"", AXIS("b"), 2, "\"a\"")
+        GATHER(0, "grid", "\"a\", \"b\"", "\"a\", \"b\"", AXIS("b"), 2, "\"a\"")
         "  check.expect_eq_const %0, dense<[0, 1, 2, 3]> : tensor<4xi64>\n"
-        GATHER(1, "grid", "\"a\", \"b\"", AXIS("a"), 2, "\"b\"")
+        GATHER(1, "grid", "\"a\", \"b\"", "\"a\", \"b\"", AXIS("a"), 2, "\"b\"")
         "  check.expect_eq_const %1, dense<[0, 2, 1, 3]> : tensor<4xi64>\n"
-        GATHER(2, "grid", "\"a\", \"b\"", AXIS("b") ", " AXIS("a"), 4, "")
+        GATHER(2, "grid", "\"a\", \"b\"", "\"a\", \"b\"", AXIS("b") ", " AXIS("a"), 4, "")
         "  check.expect_eq_const %2, dense<[0, 2, 1, 3]> : tensor<4xi64>\n"
-        GATHER(3, "line", "\"d\"", "#stablehlo.axis_ref<name = \"d\", sub_axis_info = (1)2>", 2, "\"d\":(2)2")
+        GATHER(3, "line", "\"d\"", "\"d\"", "#stablehlo.axis_ref<name = \"d\", sub_axis_info = (1)2>", 2, "\"d\":(2)2")
         "  check.expect_eq_const %3, dense<[0, 2, 1, 3]> : tensor<4xi64>\n"
-        GATHER(4, "back", "\"d\"", AXIS("d"), 4, "")
+        GATHER(4, "back", "\"d\"", "\"d\"", AXIS("d"), 4, "")
         "  check.expect_eq_const %4, dense<[0, 1, 2, 3]> : tensor<4xi64>\n"
         "  %5 = sdy.manual_computation(%x) in_shardings=[<@back, [{\"d\"}]>] out_shardings=[<@back, [{\"d\"}]>] manual_axes={\"d\"} (%p: tensor<1xi64>) {\n"
         "   %i = stablehlo.partition_id : tensor<ui32>\n   %r = stablehlo.reshape %i : (tensor<ui32>) -> tensor<1xui32>\n   %c = stablehlo.convert %r : (tensor<1xui32>) -> tensor<1xi64>\n"
