@@ -95,6 +95,7 @@ struct cg_graph {
     uint32_t number;                   /* of the printed form */
     struct cg_steps *steps;
     int32_t end;                       /* nested: when the operation that it belongs to is over */
+    bool apart;                        /* memory.c: each of several devices has its own memory for it, in the place of the arena */
     struct cg_graph *older;            /* the one made before, of all of a cg */
 };
 

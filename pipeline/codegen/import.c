@@ -546,6 +546,63 @@ static void import_case(struct import *im, struct cg_graph *g, const struct hlo_
     finish_lib(im, op, lib);
 }
 
+/* The digits that cut each dim, at attrs[at]; returns what is behind, 0: there is no room. */
+static uint32_t put_cut(int64_t *attrs, uint32_t at, const struct hlo_mesh_cut *c)
+{
+    for (int d = 0; d < c->rank; d++) {
+        if (at + 1 + 2 * c->n_parts[d] > PLAN_ATTRS_MAX) return 0;
+        attrs[at++] = 2 * c->n_parts[d];
+        for (unsigned k = 0; k < c->n_parts[d]; k++) {
+            attrs[at++] = c->parts[d][k].size;
+            attrs[at++] = c->parts[d][k].stride;
+        }
+    }
+    return at;
+}
+
+/* The region is a block that the devices of the mesh run. To it they are the partitions of the program. */
+static void import_manual(struct import *im, struct cg_graph *g, const struct hlo_op *op)
+{
+    static const uint32_t where[] = {0};
+    struct nf_arena *arena = im->cg->arena;
+    struct hlo_mesh mesh;
+    struct hlo_mesh_cut *cuts;
+    struct nf_error why = {0};
+    uint32_t n = op->num_operands, at = 3, partitions = im->cg->partitions;
+    struct cg_value **in = NF_NEW_ARRAY(arena, struct cg_value *, n + 1);
+    if (im->cg->replicas * partitions > 1) {
+        imp_refuse(im, op, im->manual ? "one inside another" : "a program of several devices of its own");
+        return;
+    }
+    if (hlo_mesh_manual(im->m, op, arena, &mesh, &cuts, &why)) {
+        imp_refuse(im, op, why.message);
+        return;
+    }
+    if (!imp_operands(im, op, n, in, n)) return;
+    int64_t *attrs = NF_NEW_ARRAY(arena, int64_t, PLAN_ATTRS_MAX), devices = mesh.devices;
+    attrs[1] = devices;
+    for (int64_t i = 0; mesh.n && i < devices && !attrs[2]; i++)
+        if (mesh.device_at[i] != i) attrs[2] = devices;
+    for (int64_t i = 0; i < attrs[2]; i++) attrs[at++] = mesh.device_at[i];
+    for (uint32_t i = 0; i < n + op->num_results && at; i++) at = put_cut(attrs, at, &cuts[i]);
+    if (!at) {
+        imp_refuse(im, op, "that many devices and arrays");
+        return;
+    }
+    struct cg_value *lib = cg_lib(g, PLAN_DEVICES, n, in, at, attrs);
+    lib->label = im->label;
+    lib->graphs = NF_NEW_ARRAY(arena, struct cg_graph *, 1);
+    lib->graph_attr = where;
+    lib->ngraph = 1;
+    bool outside = im->manual;
+    im->manual = true;
+    im->cg->partitions = (uint32_t)devices;
+    lib->graphs[0] = import_region(im, g, hlo_op_body(op, 0), NULL, NULL);
+    im->cg->partitions = partitions;
+    im->manual = outside;
+    finish_lib(im, op, lib);
+}
+
 static void import_map(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
     struct cg_value *in[64] = {0};
@@ -661,7 +718,7 @@ static bool moves_storage(const struct hlo_op *op)
     case HLO_OP_CONSTANT: case HLO_OP_BROADCAST_IN_DIM: case HLO_OP_DYNAMIC_BROADCAST_IN_DIM: case HLO_OP_BROADCAST: case HLO_OP_RESHAPE: case HLO_OP_DYNAMIC_RESHAPE:
     case HLO_OP_TRANSPOSE: case HLO_OP_REVERSE: case HLO_OP_SLICE: case HLO_OP_CONCATENATE: case HLO_OP_PAD: case HLO_OP_GATHER: case HLO_OP_DYNAMIC_GATHER:
     case HLO_OP_DYNAMIC_SLICE: case HLO_OP_DYNAMIC_UPDATE_SLICE: case HLO_OP_SELECT: case HLO_OP_BITCAST_CONVERT: case HLO_OP_OPTIMIZATION_BARRIER: case HLO_OP_CALL:
-    case HLO_OP_COMPOSITE: case HLO_OP_WHILE: case HLO_OP_IF: case HLO_OP_CASE: case HLO_OP_CUSTOM_CALL: case HLO_OP_GET_DIMENSION_SIZE: case HLO_OP_ALL_GATHER:
+    case HLO_OP_COMPOSITE: case HLO_OP_WHILE: case HLO_OP_IF: case HLO_OP_CASE: case HLO_OP_CUSTOM_CALL: case HLO_OP_GET_DIMENSION_SIZE: case HLO_OP_ALL_GATHER: case HLO_OP_SDY_MANUAL_COMPUTATION:
     case HLO_OP_ALL_TO_ALL: case HLO_OP_COLLECTIVE_PERMUTE: case HLO_OP_COLLECTIVE_BROADCAST: case HLO_OP_TUPLE: case HLO_OP_GET_TUPLE_ELEMENT:
         return true;
     default: return false;
@@ -1116,6 +1173,7 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
         import_library(im, g, op);
         break;
     case HLO_OP_WHILE: import_while(im, g, op); break;
+    case HLO_OP_SDY_MANUAL_COMPUTATION: import_manual(im, g, op); break;
     case HLO_OP_IF: case HLO_OP_CASE: import_case(im, g, op); break;
     case HLO_OP_CALL: import_call(im, g, op, hlo_op_string(op, HLO_A_callee)); break;
     case HLO_OP_COMPOSITE: import_call(im, g, op, hlo_op_string(op, HLO_A_decomposition)); break;
@@ -1133,7 +1191,7 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
     case HLO_OP_DYNAMIC_PAD: case HLO_OP_REAL_DYNAMIC_SLICE: import_dynamic_move(im, g, op); break;
     case HLO_OP_INTERPRETER_PROBE: im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0)); break;
     case HLO_OP_SDY_SHARDING_CONSTRAINT: /* of a program on whole arrays, see whole_arrays; beside collectives it would have to be partitioned first */
-        if (im->cg->replicas * im->cg->partitions > 1) imp_refuse(im, op, "shardings: the program must be partitioned first");
+        if (im->cg->replicas * im->cg->partitions > 1 && !im->manual) imp_refuse(im, op, "shardings: the program must be partitioned first");
         else im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0));
         break;
     case HLO_OP_ALL_REDUCE: case HLO_OP_ALL_GATHER: case HLO_OP_REDUCE_SCATTER: case HLO_OP_ALL_TO_ALL: case HLO_OP_COLLECTIVE_PERMUTE: case HLO_OP_COLLECTIVE_BROADCAST:
@@ -1216,16 +1274,35 @@ static int64_t module_number(const struct hlo_module *m, struct nf_str name)
     return a && a->kind == HLO_ATTR_INT && a->i > 0 && a->i <= 65536 ? a->i : 1;
 }
 
-/* A program with shardings speaks of whole arrays. One in which no device does anything of its own computes them alone. */
+/* Notes in `seen` the functions that are called outside of manual computations. */
+static void called_outside(const struct hlo_module *m, struct hlo_op *f, struct nf_map *seen, int depth)
+{
+    if (!f || depth > CALL_DEPTH || nf_map_put(seen, hlo_func_name(f), f)) return;
+    struct hlo_walk w = hlo_walk_of(f);
+    for (const struct hlo_op *op; (op = hlo_walk_next(&w));) {
+        if (op->id == HLO_OP_SDY_MANUAL_COMPUTATION) hlo_walk_skip(&w);
+        if (op->id == HLO_OP_CALL) called_outside(m, hlo_module_func(m, hlo_op_string(op, HLO_A_callee)), seen, depth + 1);
+        if (op->id == HLO_OP_COMPOSITE) called_outside(m, hlo_module_func(m, hlo_op_string(op, HLO_A_decomposition)), seen, depth + 1);
+    }
+}
+
+/* A program with shardings speaks of whole arrays. One in which no device does anything of its own but in manual computations computes them alone. */
 static bool whole_arrays(const struct hlo_module *m)
 {
-    bool sharded = false;
-    struct hlo_walk w = hlo_walk_of(m->op);
-    for (const struct hlo_op *op; (op = hlo_walk_next(&w));) {
-        if ((hlo_op_info((enum hlo_op_id)op->id)->traits & HLO_T_COLLECTIVE) || op->id == HLO_OP_PARTITION_ID || op->id == HLO_OP_REPLICA_ID || op->id == HLO_OP_SDY_MANUAL_COMPUTATION) return false;
-        sharded = sharded || op->id == HLO_OP_SDY_SHARDING_CONSTRAINT;
+    bool sharded = false, alone = true;
+    struct nf_map *seen = nf_map_new(true);
+    called_outside(m, hlo_module_entry(m), seen, 0);
+    HLO_FOR_OPS(f, hlo_module_block(m)) {
+        if (f->id != HLO_OP_FUNC || !nf_map_get(seen, hlo_func_name(f))) continue;
+        struct hlo_walk w = hlo_walk_of(f);
+        for (const struct hlo_op *op; (op = hlo_walk_next(&w));) {
+            if ((hlo_op_info((enum hlo_op_id)op->id)->traits & HLO_T_COLLECTIVE) || op->id == HLO_OP_PARTITION_ID || op->id == HLO_OP_REPLICA_ID) alone = false;
+            if (op->id == HLO_OP_SDY_MANUAL_COMPUTATION) hlo_walk_skip(&w);
+            sharded = sharded || op->id == HLO_OP_SDY_SHARDING_CONSTRAINT || op->id == HLO_OP_SDY_MANUAL_COMPUTATION;
+        }
     }
-    return sharded;
+    nf_map_free(seen);
+    return sharded && alone;
 }
 
 int cg_import(struct cg *cg, struct hlo_module *m, struct nf_error *err)

@@ -328,11 +328,17 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
     bool has_channel = channel && channel->kind == HLO_ATTR_CHANNEL && channel->channel.handle > 0;
     bool global = hlo_op_attr(op, HLO_A_use_global_device_ids) != NULL && hlo_op_bool(op, HLO_A_use_global_device_ids, false);
     if (!imp_operands(im, op, n, in, NF_ARRAY_LEN(in))) return;
-    if (!groups || groups->kind != HLO_ATTR_DENSE || groups->type->rank != 2) {
-        imp_refuse(im, op, "groups by the axes of a mesh");
+    int64_t ng = 0, size = 0, *table = NULL;
+    bool by_axes = groups && groups->kind == HLO_ATTR_MESH_AXES;
+    if (by_axes ? !hlo_mesh_groups(im->m, &groups->mesh_axes, im->cg->arena, &ng, &size, &table) : !groups || groups->kind != HLO_ATTR_DENSE || groups->type->rank != 2) {
+        imp_refuse(im, op, by_axes ? "the mesh axes of its groups" : "groups that are no table");
         return;
     }
-    int64_t ng = groups->type->dims[0], size = groups->type->dims[1], attrs[PLAN_ATTRS_MAX] = {RP_SUM, 0, 0, 0, 0, 0, 0};
+    if (!table) {
+        ng = groups->type->dims[0];
+        size = groups->type->dims[1];
+    }
+    int64_t attrs[PLAN_ATTRS_MAX] = {RP_SUM, 0, 0, 0, 0, 0, 0};
     uint32_t at = 7;
     bool permute = op->id == HLO_OP_COLLECTIVE_PERMUTE;
     bool partitions = has_channel && (permute || op->id == HLO_OP_ALL_TO_ALL || op->id == HLO_OP_COLLECTIVE_BROADCAST || (op->id == HLO_OP_COLLECTIVE_REDUCE && !global));
@@ -347,7 +353,7 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
         imp_refuse(im, op, "that many devices");
         return;
     }
-#define ID(i, k) (whole ? (k) : hlo_attr_dense_int_at(groups, (size_t)((i) * size + (k))))
+#define ID(i, k) (whole ? (k) : table ? table[(i) * size + (k)] : hlo_attr_dense_int_at(groups, (size_t)((i) * size + (k))))
     for (int64_t c = 0; c < copies; c++)
         for (int64_t i = 0; i < ng; i++) {
             if (has_channel && !partitions && !global) {

@@ -4,6 +4,7 @@
 
 #include "pipeline/codegen/cg.h"
 #include "pipeline/hlo/hlo.h"
+#include "pipeline/hlo/mesh.h"
 #include "runtime/cpu/steps.h"
 
 struct import {
@@ -13,6 +14,7 @@ struct import {
     size_t nmap;
     uint32_t label;              /* of the operation being read */
     size_t *line, nline;         /* where the lines of the text begin */
+    bool manual;                 /* in the region of a manual computation */
     bool expressed;              /* quantised results are read as what they express */
     int depth, rc;               /* first failure */
     struct nf_error *err;

@@ -17,7 +17,7 @@ struct buffer {
     uint64_t bytes, offset;
     uint8_t where;
     uint32_t index;
-    bool fixed;                  /* may not be merged: parameters before their loop is looked at */
+    bool apart;                  /* of a graph that is */
     int32_t writers;             /* steps that write it */
 };
 
@@ -66,7 +66,7 @@ static void new_buffer(struct mem *m, struct cg_value *v)
         m->cap = cap;
     }
     v->buffer = m->n;
-    m->b[m->n] = (struct buffer){.v = v, .up = m->n, .first = INT32_MAX, .last = -1, .bytes = (uint64_t)v->count * cpu_dt_bytes((enum cpu_dt)v->dt), .where = PLAN_ARENA};
+    m->b[m->n] = (struct buffer){.v = v, .up = m->n, .first = INT32_MAX, .last = -1, .bytes = (uint64_t)v->count * cpu_dt_bytes((enum cpu_dt)v->dt), .where = PLAN_ARENA, .apart = v->graph->apart};
     m->n++;
 }
 
@@ -140,6 +140,7 @@ static void lives(struct mem *m, struct cg_graph *g)
         }
         for (uint32_t k = 0; st->lib && k < st->lib->ngraph; k++) {
             struct cg_graph *b = st->lib->graphs[k];
+            b->apart = g->apart || st->op == PLAN_DEVICES;
             for (uint32_t q = 0; q < b->nparam; q++) {
                 touch(m, b->params[q], s->time[i], NULL);
                 touch(m, b->params[q], s->end[i], NULL);
@@ -153,7 +154,7 @@ static void lives(struct mem *m, struct cg_graph *g)
 
 /* ------------------------------------------------------------------------------------------------------------ merge */
 
-static bool mergeable(const struct buffer *b) { return b->where == PLAN_ARENA && !b->fixed; }
+static bool mergeable(const struct buffer *b) { return b->where == PLAN_ARENA; }
 
 static void merge(struct mem *m, struct buffer *a, struct buffer *b) /* b's users move to a */
 {
@@ -420,7 +421,7 @@ static uint64_t place(struct mem *m)
         struct buffer *b = list[i];
         uint64_t need = (b->bytes + 63) & ~(uint64_t)63, at = 0;
         struct room *in = &arena;
-        for (uint32_t r = 0; r < nroom && in == &arena && need >= 4096 && !b->fixed; r++) {
+        for (uint32_t r = 0; r < nroom && in == &arena && need >= 4096 && !b->apart; r++) {
             const struct room *o = &rooms[r];
             bool over = b->last >= o->owner->first;
             if (o->bytes < b->bytes || b->first <= o->after || (over && !taken_over(m, b, o->owner))) continue;

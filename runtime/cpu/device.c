@@ -252,7 +252,7 @@ out:
 
 /* ------------------------------------------------------------------------------------------------------------ execute */
 
-static void *map_memory(size_t bytes)
+void *cpu_map_memory(size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return NULL;
@@ -271,7 +271,7 @@ static int take_instance(struct cpu_program *p, struct instance **ret, struct nf
         i = nf_alloc(sizeof *i);
         i->ptr = nf_alloc_array(p->plan->nvalues + 1, sizeof *i->ptr);
         i->arena_bytes = (size_t)p->plan->arena_bytes + 64;
-        i->arena = map_memory(i->arena_bytes);
+        i->arena = cpu_map_memory(i->arena_bytes);
         if (!i->arena) {
             free(i->ptr);
             free(i);
@@ -287,7 +287,7 @@ static int take_instance(struct cpu_program *p, struct instance **ret, struct nf
     if (i->threads < threads) { /* one more than the pool has: a caller whose loop runs alone is thread 0 of its own scratch */
         if (i->scratch) munmap(i->scratch, i->scratch_bytes);
         i->scratch_bytes = p->scratch_stride * (size_t)threads;
-        i->scratch = map_memory(i->scratch_bytes);
+        i->scratch = cpu_map_memory(i->scratch_bytes);
         i->threads = i->scratch ? threads : 0;
         if (!i->scratch) {
             pthread_mutex_lock(&p->lock);

@@ -53,7 +53,7 @@ size_t step_blocks(const struct plan_step *s, int64_t *ids, size_t max)
     case PLAN_CASE:
         for (uint32_t i = 0; i < s->nattr && n < max; i++) ids[n++] = s->attr[i];
         break;
-    case PLAN_MAP:
+    case PLAN_MAP: case PLAN_DEVICES:
         ids[n++] = s->attr[0];
         break;
     case PLAN_REDUCE: case PLAN_WINDOW: case PLAN_SCATTER: case PLAN_SORT: case PLAN_COLLECTIVE:

@@ -14,6 +14,8 @@ struct cpu_rendezvous;
 
 /* NF_EINVAL: the name is in use with another size. */
 int cpu_group_join(const char *name, uint32_t size, struct cpu_rendezvous **ret_group, struct nf_error *err);
+/* A group that nobody else finds, all of whose members have begun: one that ends while the others wait for it breaks the meeting too. */
+struct cpu_rendezvous *cpu_group_new(uint32_t size);
 void cpu_group_leave(struct cpu_rendezvous *g);                   /* takes NULL */
 
 /* An execution of one member begins and ends; failed: it breaks the meetings of this round. */

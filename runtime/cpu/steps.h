@@ -92,6 +92,9 @@ struct cpu_copy_dim {
 void cpu_copy(char *dst, const char *src, size_t size, int nd, const struct cpu_copy_dim *dims);
 void cpu_memcpy(void *dst, const void *src, size_t bytes); /* with threads when large */
 
+/* Zeroed memory that takes room when it is touched; munmap ends it. NULL: there is none. */
+void *cpu_map_memory(size_t bytes);
+
 #define PLAN_OP(sym, name, in0, in1, out0, out1, attrs)                                               \
     int step_##name##__check(const struct plan *p, const struct plan_step *s, struct nf_error *err);    \
     int step_##name##__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error *err);

@@ -42,8 +42,6 @@ class Conformance(unittest.TestCase):
 
 @unittest.skipUnless((SHARED / "models").is_dir(), "the models are not beside the repository")
 class Models(unittest.TestCase):
-    NOT_NATIVE = {"sharded_allreduce": "sdy.manual_computation"}
-
     def test_all_within_their_tolerance_on_one_and_two_threads(self):
         with Place() as place:
             place.start()
@@ -53,14 +51,73 @@ class Models(unittest.TestCase):
                 for threads in (1, 2):
                     with self.subTest(folder.name, threads=threads):
                         done = place.ctl("run", folder / "module.mlir", "-O", "native=1", "--inputs", folder / "inputs", "--expected", folder / "expected", "--threads", threads, "--json", timeout=120)
-                        if folder.name in self.NOT_NATIVE:
-                            self.assertEqual(done.code, 1, done)
-                            self.assertIn(self.NOT_NATIVE[folder.name], done.out + done.err)
-                            continue
                         self.assertEqual(done.code, 0, done)
                         self.assertTrue(all(o["matches"] for o in done.json["outputs"]), done)
                         native += 1
             self.assertGreaterEqual(native, 40)
+
+
+MANUAL = """module @m attributes {mhlo.num_partitions = 2 : i32} {
+  sdy.mesh @mesh = <["d"=2]>
+  func.func public @main(%%x: tensor<4xf32>) -> tensor<4xf32> {
+    %s
+    %%0 = sdy.manual_computation(%%y) in_shardings=[<@mesh, [{"d"}]>] out_shardings=[<@mesh, [{"d"}]>] manual_axes={%s} (%%p: tensor<2xf32>) {
+      %s
+    } : (tensor<4xf32>) -> tensor<4xf32>
+    return %%0 : tensor<4xf32>
+  }
+}
+"""
+RETURN = "sdy.return %p : tensor<2xf32>"
+SUM = """"stablehlo.all_reduce"(%p) <{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, use_global_device_ids}> ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %r = stablehlo.add %a, %b : tensor<f32>
+        stablehlo.return %r : tensor<f32>
+      }) : (tensor<2xf32>) -> tensor<2xf32>"""
+
+
+class ManualComputations(unittest.TestCase):
+    def setUp(self):
+        self.place = Place()
+        self.addCleanup(self.place.__exit__, None, None, None)
+        self.place.start()
+
+    def run_it(self, native, before="%y = stablehlo.add %x, %x : tensor<4xf32>", axes='"d"', region=RETURN):
+        path = self.place.write("manual.mlir", MANUAL % (before, axes, region))
+        return self.place.ctl("run", path, "-O", f"native={native}", "--random", 1, "--json", timeout=60)
+
+    def test_what_is_refused_is_refused_by_name_and_line(self):
+        inner = """%q = sdy.manual_computation(%p) in_shardings=[<@mesh, [{}]>] out_shardings=[<@mesh, [{}]>] manual_axes={} (%i: tensor<2xf32>) {
+        sdy.return %i : tensor<2xf32>
+      } : (tensor<2xf32>) -> tensor<2xf32>
+      sdy.return %q : tensor<2xf32>"""
+        number = """%i = stablehlo.partition_id : tensor<ui32>
+    %n = stablehlo.convert %i : (tensor<ui32>) -> tensor<f32>
+    %y = stablehlo.broadcast_in_dim %n, dims = [] : (tensor<f32>) -> tensor<4xf32>"""
+        for line, why, program in ((6, "one inside another", {"region": inner}),
+                                   (7, "a program of several devices of its own", {"before": number}),
+                                   (5, "dimension 0 of operand 0 is 2 in the region, its manual axes make it 4", {"axes": ""})):
+            with self.subTest(why):
+                done = self.run_it(1, **program)
+                self.assertEqual(done.code, 1, done)
+                self.assertIn(f"native code for cpu does not do sdy.manual_computation: {why}", done.out + done.err)
+                self.assertIn(f":{line}:", done.out + done.err)
+        self.assertEqual(self.run_it(1).code, 0)
+
+    def test_devices_that_would_wait_for_ever_are_an_error(self):
+        region = f"""%i = stablehlo.partition_id : tensor<ui32>
+      %n = stablehlo.convert %i : (tensor<ui32>) -> tensor<i1>
+      %q = "stablehlo.if"(%n) ({{
+        %s = {SUM}
+        stablehlo.return %s : tensor<2xf32>
+      }}, {{
+        stablehlo.return %p : tensor<2xf32>
+      }}) : (tensor<i1>) -> tensor<2xf32>
+      sdy.return %q : tensor<2xf32>"""
+        for native in (0, 1):
+            done = self.run_it(native, region=region)
+            self.assertEqual(done.code, 1, done)
+            self.assertIn("not every member of a group runs", done.out + done.err)
 
 
 if __name__ == "__main__":

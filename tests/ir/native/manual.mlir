@@ -1,0 +1,113 @@
+module @a_dimension_cut_by_one_axis {
+  sdy.mesh @m = <["d"=4]>
+  func.func @main() {
+    %x = stablehlo.constant dense<[[1, 2], [3, 4], [5, 6], [7, 8]]> : tensor<4x2xi32>
+    %r:3 = sdy.manual_computation(%x) in_shardings=[<@m, [{"d"}, {}]>] out_shardings=[<@m, [{"d"}, {}]>, <@m, [{}, {}]>, <@m, [{}, {"d"}]>] manual_axes={"d"} (%p: tensor<1x2xi32>) {
+      %id = stablehlo.partition_id : tensor<ui32>
+      %n = stablehlo.convert %id : (tensor<ui32>) -> tensor<i32>
+      %b = stablehlo.broadcast_in_dim %n, dims = [] : (tensor<i32>) -> tensor<1x2xi32>
+      %s = stablehlo.multiply %p, %b : tensor<1x2xi32>
+      %t = "stablehlo.all_reduce"(%p) <{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>, use_global_device_ids}> ({
+        ^bb0(%u: tensor<i32>, %v: tensor<i32>):
+          %w = stablehlo.add %u, %v : tensor<i32>
+          stablehlo.return %w : tensor<i32>
+      }) : (tensor<1x2xi32>) -> tensor<1x2xi32>
+      sdy.return %s, %t, %p : tensor<1x2xi32>, tensor<1x2xi32>, tensor<1x2xi32>
+    } : (tensor<4x2xi32>) -> (tensor<4x2xi32>, tensor<1x2xi32>, tensor<1x8xi32>)
+    check.expect_eq_const %r#0, dense<[[0, 0], [3, 4], [10, 12], [21, 24]]> : tensor<4x2xi32>
+    check.expect_eq_const %r#1, dense<[[16, 20]]> : tensor<1x2xi32>
+    check.expect_eq_const %r#2, dense<[[1, 2, 3, 4, 5, 6, 7, 8]]> : tensor<1x8xi32>
+    func.return
+  }
+}
+
+// -----
+
+// Several axes of one dimension, in any order; parts of an axis; what is the same on several devices is the first one's.
+module @dimensions_cut_by_several_axes {
+  sdy.mesh @m = <["a"=2, "b"=3]>
+  sdy.mesh @line = <["d"=4]>
+  func.func @main() {
+    %x = stablehlo.constant dense<[0, 1, 2, 3, 4, 5]> : tensor<6xi64>
+    %0:2 = sdy.manual_computation(%x) in_shardings=[<@m, [{"b", "a"}]>] out_shardings=[<@m, [{"a", "b"}]>, <@m, [{"b"}]>] manual_axes={"a", "b"} (%p: tensor<1xi64>) {
+      sdy.return %p, %p : tensor<1xi64>, tensor<1xi64>
+    } : (tensor<6xi64>) -> (tensor<6xi64>, tensor<3xi64>)
+    check.expect_eq_const %0#0, dense<[0, 2, 4, 1, 3, 5]> : tensor<6xi64>
+    check.expect_eq_const %0#1, dense<[0, 2, 4]> : tensor<3xi64>
+    %y = stablehlo.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi64>
+    %1 = sdy.manual_computation(%y) in_shardings=[<@line, [{"d":(1)2}, {"d":(2)2}]>] out_shardings=[<@line, [{"d"}, {}]>] manual_axes={"d"} (%p: tensor<1x1xi64>) {
+      sdy.return %p : tensor<1x1xi64>
+    } : (tensor<2x2xi64>) -> tensor<4x1xi64>
+    check.expect_eq_const %1, dense<[[1], [2], [3], [4]]> : tensor<4x1xi64>
+    func.return
+  }
+}
+
+// -----
+
+// Devices that stand elsewhere in the mesh; groups that its axes name; values and functions from outside the region.
+module @devices_in_another_order {
+  sdy.mesh @back = <["d"=4], device_ids=[3, 2, 1, 0]>
+  func.func private @gathered(%p: tensor<1xi64>) -> tensor<4xi64> {
+    %g = "stablehlo.all_gather"(%p) <{all_gather_dim = 0 : i64, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids, replica_groups = #stablehlo.replica_group_mesh_axes<mesh = @back, axes = [#stablehlo.axis_ref<name = "d">]>}> : (tensor<1xi64>) -> tensor<4xi64>
+    return %g : tensor<4xi64>
+  }
+  func.func @main() {
+    %x = stablehlo.constant dense<[10, 11, 12, 13]> : tensor<4xi64>
+    %r = "stablehlo.iota"() <{iota_dimension = 0 : i64}> : () -> tensor<4xi64>
+    %o = stablehlo.multiply %r, %x : tensor<4xi64>
+    %s = stablehlo.reverse %o, dims = [0] : tensor<4xi64>
+    %0:3 = sdy.manual_computation(%x) in_shardings=[<@back, [{"d"}]>] out_shardings=[<@back, [{}]>, <@back, [{"d"}]>, <@back, [{}]>] manual_axes={"d"} (%p: tensor<1xi64>) {
+      %g = func.call @gathered(%p) : (tensor<1xi64>) -> tensor<4xi64>
+      %i = stablehlo.partition_id : tensor<ui32>
+      %c = stablehlo.convert %i : (tensor<ui32>) -> tensor<i64>
+      %v = stablehlo.reshape %c : (tensor<i64>) -> tensor<1xi64>
+      %q = stablehlo.add %s, %g : tensor<4xi64>
+      sdy.return %g, %v, %q : tensor<4xi64>, tensor<1xi64>, tensor<4xi64>
+    } : (tensor<4xi64>) -> (tensor<4xi64>, tensor<4xi64>, tensor<4xi64>)
+    check.expect_eq_const %0#0, dense<[10, 11, 12, 13]> : tensor<4xi64>
+    check.expect_eq_const %0#1, dense<[3, 2, 1, 0]> : tensor<4xi64>
+    check.expect_eq_const %0#2, dense<[49, 35, 23, 13]> : tensor<4xi64>
+    func.return
+  }
+}
+
+// -----
+
+// Axes that are not manual cut nothing, their devices do the same; the region has loops of its own length on each device, and is itself in a loop.
+module @some_axes_and_loops {
+  sdy.mesh @m = <["a"=2, "b"=2]>
+  func.func @main() {
+    %x = stablehlo.constant dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %three = stablehlo.constant dense<3> : tensor<i32>
+    %w:2 = stablehlo.while(%i = %zero, %v = %x) : tensor<i32>, tensor<2x2xf32>
+    cond {
+      %c = stablehlo.compare LT, %i, %three : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %c : tensor<i1>
+    } do {
+      %n = stablehlo.add %i, %one : tensor<i32>
+      %m = sdy.manual_computation(%v) in_shardings=[<@m, [{"a", ?}, {"b"}]>] out_shardings=[<@m, [{"a"}, {"b"}]>] manual_axes={"a"} (%p: tensor<1x2xf32>) {
+        %id = stablehlo.partition_id : tensor<ui32>
+        %two = stablehlo.constant dense<2> : tensor<ui32>
+        %row = stablehlo.divide %id, %two : tensor<ui32>
+        %rounds = stablehlo.convert %row : (tensor<ui32>) -> tensor<i32>
+        %t:2 = stablehlo.while(%k = %zero, %q = %p) : tensor<i32>, tensor<1x2xf32>
+        cond {
+          %c = stablehlo.compare LE, %k, %rounds : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          stablehlo.return %c : tensor<i1>
+        } do {
+          %kn = stablehlo.add %k, %one : tensor<i32>
+          %d = stablehlo.add %q, %q : tensor<1x2xf32>
+          stablehlo.return %kn, %d : tensor<i32>, tensor<1x2xf32>
+        }
+        %s = sdy.sharding_constraint %t#1 <@m, [{}, {"b"}]> : tensor<1x2xf32>
+        sdy.return %s : tensor<1x2xf32>
+      } : (tensor<2x2xf32>) -> tensor<2x2xf32>
+      stablehlo.return %n, %m : tensor<i32>, tensor<2x2xf32>
+    }
+    check.expect_eq_const %w#1, dense<[[8.0, 16.0], [192.0, 256.0]]> : tensor<2x2xf32>
+    func.return
+  }
+}
