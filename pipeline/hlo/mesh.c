@@ -253,6 +253,8 @@ int hlo_mesh_manual(const struct hlo_module *m, const struct hlo_op *op, struct 
     struct nf_str axes = text_of(hlo_op_attr(op, HLO_A_manual_axes), arena);
     if (!b || !b->last || b->num_args != n_in || b->last->num_operands != n_out)
         return nf_fail(err, NF_EUNSUPPORTED, "its region does not fit operands and results");
+    if (memmem(in.data, in.len, "unreduced=", 10) || memmem(out.data, out.len, "unreduced=", 10))
+        return nf_fail(err, NF_EUNSUPPORTED, "its shardings have unreduced axes");
     bool bad = false, ok = first_mesh(m, n_in ? in : out, arena, &mesh);
     while (ok && n_manual < HLO_MESH_AXES_MAX && hlo_mesh_next_part(&mesh, &axes, '}', &manual[n_manual], &bad))
         n_manual++;

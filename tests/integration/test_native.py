@@ -61,7 +61,7 @@ MANUAL = """module @m attributes {mhlo.num_partitions = 2 : i32} {
   sdy.mesh @mesh = <["d"=2]>
   func.func public @main(%%x: tensor<4xf32>) -> tensor<4xf32> {
     %s
-    %%0 = sdy.manual_computation(%%y) in_shardings=[<@mesh, [{"d"}]>] out_shardings=[<@mesh, [{"d"}]>] manual_axes={%s} (%%p: tensor<2xf32>) {
+    %%0 = sdy.manual_computation(%%y) in_shardings=[<@mesh, [{"d"}]>] out_shardings=[<@mesh, [{"d"}]%s>] manual_axes={%s} (%%p: tensor<2xf32>) {
       %s
     } : (tensor<4xf32>) -> tensor<4xf32>
     return %%0 : tensor<4xf32>
@@ -82,8 +82,8 @@ class ManualComputations(unittest.TestCase):
         self.addCleanup(self.place.__exit__, None, None, None)
         self.place.start()
 
-    def run_it(self, native, before="%y = stablehlo.add %x, %x : tensor<4xf32>", axes='"d"', region=RETURN):
-        path = self.place.write("manual.mlir", MANUAL % (before, axes, region))
+    def run_it(self, native, before="%y = stablehlo.add %x, %x : tensor<4xf32>", more="", axes='"d"', region=RETURN):
+        path = self.place.write("manual.mlir", MANUAL % (before, more, axes, region))
         return self.place.ctl("run", path, "-O", f"native={native}", "--random", 1, "--json", timeout=60)
 
     def test_what_is_refused_is_refused_by_name_and_line(self):
@@ -96,12 +96,16 @@ class ManualComputations(unittest.TestCase):
     %y = stablehlo.broadcast_in_dim %n, dims = [] : (tensor<f32>) -> tensor<4xf32>"""
         for line, why, program in ((6, "one inside another", {"region": inner}),
                                    (7, "a program of several devices of its own", {"before": number}),
+                                   (5, "its shardings have unreduced axes", {"more": ', unreduced={"d"}'}),
                                    (5, "dimension 0 of operand 0 is 2 in the region, its manual axes make it 4", {"axes": ""})):
             with self.subTest(why):
                 done = self.run_it(1, **program)
                 self.assertEqual(done.code, 1, done)
                 self.assertIn(f"native code for cpu does not do sdy.manual_computation: {why}", done.out + done.err)
                 self.assertIn(f":{line}:", done.out + done.err)
+                if not why.startswith(("one", "a program")):
+                    done = self.run_it(0, **program)
+                    self.assertIn(why, done.out + done.err)
         self.assertEqual(self.run_it(1).code, 0)
 
     def test_devices_that_would_wait_for_ever_are_an_error(self):
