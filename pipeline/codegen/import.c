@@ -570,8 +570,8 @@ static void import_manual(struct import *im, struct cg_graph *g, const struct hl
     struct nf_error why = {0};
     uint32_t n = op->num_operands, at = 3, partitions = im->cg->partitions;
     struct cg_value **in = NF_NEW_ARRAY(arena, struct cg_value *, n + 1);
-    if (im->cg->replicas * partitions > 1) {
-        imp_refuse(im, op, im->manual ? "one inside another" : "a program of several devices of its own");
+    if (im->cg->replicas * partitions > 1 && !im->manual) {
+        imp_refuse(im, op, "a program of several devices of its own");
         return;
     }
     if (hlo_mesh_manual(im->m, op, arena, &mesh, &cuts, &why)) {
@@ -579,6 +579,19 @@ static void import_manual(struct import *im, struct cg_graph *g, const struct hl
         return;
     }
     if (!imp_operands(im, op, n, in, n)) return;
+    if (im->manual) {
+        const struct hlo_block *b = hlo_op_body(op, 0);
+        if (!hlo_mesh_uncut(cuts, n + op->num_results) || im->depth >= CALL_DEPTH) {
+            imp_refuse(im, op, "one that cuts arrays inside another");
+            return;
+        }
+        for (uint32_t i = 0; i < n; i++) im->map[b->args[i]->id] = in[i];
+        im->depth++;
+        imp_block(im, g, b);
+        im->depth--;
+        for (uint32_t i = 0; i < op->num_results && !im->rc; i++) im->map[op->results[i].id] = get(im, hlo_op_operand(b->last, i));
+        return;
+    }
     int64_t *attrs = NF_NEW_ARRAY(arena, int64_t, PLAN_ATTRS_MAX), devices = mesh.devices;
     attrs[1] = devices;
     for (int64_t i = 0; mesh.n && i < devices && !attrs[2]; i++)
@@ -594,12 +607,11 @@ static void import_manual(struct import *im, struct cg_graph *g, const struct hl
     lib->graphs = NF_NEW_ARRAY(arena, struct cg_graph *, 1);
     lib->graph_attr = where;
     lib->ngraph = 1;
-    bool outside = im->manual;
     im->manual = true;
     im->cg->partitions = (uint32_t)devices;
     lib->graphs[0] = import_region(im, g, hlo_op_body(op, 0), NULL, NULL);
     im->cg->partitions = partitions;
-    im->manual = outside;
+    im->manual = false;
     finish_lib(im, op, lib);
 }
 

@@ -991,6 +991,17 @@ static void piece_start(const struct hlo_mesh_cut *c, int64_t pos, const int64_t
 
 static size_t device(const struct hlo_mesh *m, unsigned pos) { return m->n ? (size_t)m->device_at[pos] : 0; }
 
+/* On a device that runs already: the region takes and gives what is there. */
+static int run_inside(struct ev_ctx *c, const struct ev_block *b, struct nf_error *err)
+{
+    struct ev_value **args = nf_alloc_array(c->n_in + 1, sizeof(*args));
+    for (uint32_t i = 0; i < c->n_in; i++)
+        args[i] = ev_ref(c->in[i]);
+    int rc = ev_run_block(c->f, b, args, c->out, err);
+    free(args);
+    return rc;
+}
+
 int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
 {
     const struct ev_block *b = c->inst->regions[0];
@@ -999,10 +1010,17 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
     struct hlo_mesh_cut *cuts = NULL;
     struct nf_error why = {0};
     int rc = NF_OK;
-    if (c->f->proc->grid && c->f->proc->grid->partitions > 1)
-        rc = ev_fail(c, err, NF_EUNSUPPORTED, "runs inside a grid of several partitions");
-    else if (hlo_mesh_manual(c->f->proc->run->eval->module, c->op, arena, &m, &cuts, &why))
+    bool inside = c->f->proc->grid && c->f->proc->grid->partitions > 1;
+    if (hlo_mesh_manual(c->f->proc->run->eval->module, c->op, arena, &m, &cuts, &why))
         rc = ev_fail(c, err, NF_EUNSUPPORTED, "%s", why.message);
+    else if (inside && !hlo_mesh_uncut(cuts, c->n_in + c->n_out))
+        rc = ev_fail(c, err, NF_EUNSUPPORTED, "cuts arrays inside a grid of several partitions");
+    else if (inside)
+        rc = run_inside(c, b, err);
+    if (rc || inside) {
+        nf_arena_free(arena);
+        return rc;
+    }
     for (uint32_t i = 0; i < c->n_in && !rc; i++)
         if (c->in[i]->kind != EV_ARRAY || cuts[i].rank != c->in[i]->a.rank)
             rc = ev_fail(c, err, NF_EUNSUPPORTED, "operand %u is not an array of its sharding's rank", i);

@@ -273,6 +273,15 @@ int hlo_mesh_manual(const struct hlo_module *m, const struct hlo_op *op, struct 
     return NF_OK;
 }
 
+bool hlo_mesh_uncut(const struct hlo_mesh_cut *cuts, uint32_t n)
+{
+    bool cut = false;
+    for (uint32_t i = 0; i < n; i++)
+        for (int d = 0; d < cuts[i].rank; d++)
+            cut = cut || cuts[i].n_parts[d];
+    return !cut;
+}
+
 bool hlo_mesh_groups(const struct hlo_module *m, const struct hlo_mesh_axes *axes, struct nf_arena *arena, int64_t *ret_rows, int64_t *ret_cols, int64_t **ret_ids)
 {
     struct hlo_mesh mesh;

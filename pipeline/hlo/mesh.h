@@ -50,6 +50,8 @@ int64_t hlo_mesh_pieces(const struct hlo_mesh_cut *cut, int d);
 #define HLO_MESH_MANUAL_MAX 1024
 int hlo_mesh_manual(const struct hlo_module *m, const struct hlo_op *op, struct nf_arena *arena, struct hlo_mesh *ret_mesh, struct hlo_mesh_cut **ret_cuts,
                     struct nf_error *err);
+/* None of them cuts anything: such a computation inside another is its region, on each device that runs it. */
+bool hlo_mesh_uncut(const struct hlo_mesh_cut *cuts, uint32_t n);
 
 /* Takes the next axis reference from the text: "x", "x":(1)2 or #stablehlo.axis_ref<name = "x", sub_axis_info = (1)2>, up to behind it.
  * False: there is no quote before `end`, or the mesh has no such part (*ret_bad). */

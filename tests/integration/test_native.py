@@ -87,14 +87,14 @@ class ManualComputations(unittest.TestCase):
         return self.place.ctl("run", path, "-O", f"native={native}", "--random", 1, "--json", timeout=60)
 
     def test_what_is_refused_is_refused_by_name_and_line(self):
-        inner = """%q = sdy.manual_computation(%p) in_shardings=[<@mesh, [{}]>] out_shardings=[<@mesh, [{}]>] manual_axes={} (%i: tensor<2xf32>) {
-        sdy.return %i : tensor<2xf32>
+        inner = """%q = sdy.manual_computation(%p) in_shardings=[<@mesh, [{"d"}]>] out_shardings=[<@mesh, [{"d"}]>] manual_axes={"d"} (%i: tensor<1xf32>) {
+        sdy.return %i : tensor<1xf32>
       } : (tensor<2xf32>) -> tensor<2xf32>
       sdy.return %q : tensor<2xf32>"""
         number = """%i = stablehlo.partition_id : tensor<ui32>
     %n = stablehlo.convert %i : (tensor<ui32>) -> tensor<f32>
     %y = stablehlo.broadcast_in_dim %n, dims = [] : (tensor<f32>) -> tensor<4xf32>"""
-        for line, why, program in ((6, "one inside another", {"region": inner}),
+        for line, why, program in ((6, "one that cuts arrays inside another", {"region": inner}),
                                    (7, "a program of several devices of its own", {"before": number}),
                                    (5, "its shardings have unreduced axes", {"more": ', unreduced={"d"}'}),
                                    (5, "dimension 0 of operand 0 is 2 in the region, its manual axes make it 4", {"axes": ""})):

@@ -111,3 +111,27 @@ module @some_axes_and_loops {
     func.return
   }
 }
+
+// -----
+
+// One inside another that cuts nothing, as JAX writes the index along an axis where other axes are not manual.
+module @one_inside_another {
+  sdy.mesh @m = <["a"=2, "b"=2]>
+  func.func @main() {
+    %x = stablehlo.constant dense<[1, 2, 3, 4]> : tensor<4xi32>
+    %0 = sdy.manual_computation(%x) in_shardings=[<@m, [{"a"}]>] out_shardings=[<@m, [{"a"}]>] manual_axes={"a"} (%p: tensor<2xi32>) {
+      %1 = sdy.manual_computation(%p) in_shardings=[<@m, [{}]>] out_shardings=[<@m, [{}]>] manual_axes={"b"} (%q: tensor<2xi32>) {
+        %two = stablehlo.constant dense<2> : tensor<ui32>
+        %id = stablehlo.partition_id : tensor<ui32>
+        %row = stablehlo.divide %id, %two : tensor<ui32>
+        %n = stablehlo.convert %row : (tensor<ui32>) -> tensor<i32>
+        %b = stablehlo.broadcast_in_dim %n, dims = [] : (tensor<i32>) -> tensor<2xi32>
+        %s = stablehlo.add %q, %b : tensor<2xi32>
+        sdy.return %s : tensor<2xi32>
+      } : (tensor<2xi32>) -> tensor<2xi32>
+      sdy.return %1 : tensor<2xi32>
+    } : (tensor<4xi32>) -> tensor<4xi32>
+    check.expect_eq_const %0, dense<[1, 2, 4, 5]> : tensor<4xi32>
+    func.return
+  }
+}
