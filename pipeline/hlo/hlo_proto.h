@@ -16,8 +16,8 @@ int hlo_proto_read(struct nf_str bytes, const struct hlo_limits *limits, struct 
 
 /* A serialised HloModuleProto, as XLA itself writes it: composites are calls that say so; what Shardy adds (meshes, constraints, manual
  * computations, sdy.sharding) stands in custom calls and frontend attributes, and of arguments, results and constraints as a sharding of
- * devices too. Dynamic shapes without bounds, CHLO beyond erf and top_k (--passes=chlo), quantised types, send and recv, futures are
- * NF_EUNSUPPORTED by name; other attributes that HLO has no field for are left out, as XLA leaves them out. */
+ * devices too. Dynamic shapes without bounds, CHLO beyond erf and top_k (--passes=chlo), quantised types, collective_reduce and futures that
+ * no async_done ends are NF_EUNSUPPORTED by name; other attributes that HLO has no field for are left out, as XLA leaves them out. */
 int hlo_proto_write(struct hlo_module *m, struct nf_buf *out, struct nf_error *err);
 
 /* Digest of the module's meaning, for modules that cannot be imported: ids are made dense in order of use; names of the module, of

@@ -754,11 +754,54 @@ const struct hlo_attr *hp_frontend(struct hp *p, struct nf_str map, struct nf_st
     return k ? hlo_attr_dict(p->m, k, v) : NULL;
 }
 
+/* "{{0,1},{1,2}}" as a matrix; NULL: it is none. */
+static const struct hlo_attr *pairs_of_text(struct hp *p, struct nf_str text)
+{
+    int64_t *v = NF_NEW_ARRAY(p->m->arena, int64_t, text.len);
+    size_t n = 0, at = 1;
+    if (text.len < 2 || text.data[0] != '{' || text.data[text.len - 1] != '}')
+        return NULL;
+    while (at < text.len - 1) {
+        static const char after[] = "{,}";
+        for (size_t k = 0; k < 3; k++) {
+            if (at >= text.len - 1 || text.data[at++] != after[k])
+                return NULL;
+            size_t from = at;
+            while (k < 2 && at < text.len - 1 && text.data[at] >= '0' && text.data[at] <= '9')
+                at++;
+            if (k < 2 && nf_str_to_i64(nf_str_n(text.data + from, at - from), &v[n++]))
+                return NULL;
+        }
+        if (at < text.len - 1 && (text.data[at++] != ',' || at == text.len - 1))
+            return NULL;
+    }
+    return matrix(p, n / 2, 2, v);
+}
+
+int hp_transfer_attributes(struct hp *p, const struct hp_inst *i, struct hlo_op *op)
+{
+    struct nf_str frontend = pb_bytes(i->message, INST_FRONTEND), text = pb_map_value(frontend, HP_PAIRS);
+    const struct hlo_attr *others = hp_frontend(p, frontend, NF_STR(HP_PAIRS));
+    bool host = pb_uint(i->message, INST_HOST_TRANSFER, 0) != 0;
+    set(op, HLO_A_channel_handle, hlo_attr_channel(p->m, (int64_t)pb_uint(i->message, INST_CHANNEL, 0), !host ? 1 : op->id == HLO_OP_SEND ? 2 : 3));
+    set_flag(p, i, op, HLO_A_is_host_transfer, INST_HOST_TRANSFER);
+    if (others)
+        hlo_op_set_named(p->m, op, NF_STR("mhlo.frontend_attributes"), others);
+    if (!text.len)
+        return 0;
+    const struct hlo_attr *pairs = pairs_of_text(p, text);
+    if (!pairs)
+        return hp_fail(p, i, NF_EGRAPH, "source and target pairs '%.*s'", (int)NF_MIN(text.len, 60u), text.data);
+    set(op, HLO_A_source_target_pairs, pairs);
+    return 0;
+}
+
 size_t hp_decoration(struct hp *p, const struct hp_inst *i, struct hlo_named out[2])
 {
     struct pb_field f;
     size_t n = 0;
-    const struct hlo_attr *frontend = hp_frontend(p, pb_bytes(i->message, INST_FRONTEND), NF_STR("composite."));
+    bool transfer = nf_str_eq_c(i->opcode, "send-done") || nf_str_eq_c(i->opcode, "recv-done");
+    const struct hlo_attr *frontend = hp_frontend(p, pb_bytes(i->message, INST_FRONTEND), transfer ? NF_STR(HP_PAIRS) : NF_STR("composite."));
     if (pb_find(i->message, INST_SHARDING, &f) && f.wire == PB_BYTES)
         out[n++] = (struct hlo_named){NF_STR("mhlo.sharding"), hlo_attr_string(p->m, f.bytes)};
     if (frontend)

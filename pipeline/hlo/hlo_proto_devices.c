@@ -85,7 +85,7 @@ static int64_t last_id(const struct hlo_op *op)
     const struct hlo_attr *a = hlo_op_slot((enum hlo_op_id)op->id, HLO_A_replica_groups) >= 0 ? hlo_op_attr(op, HLO_A_replica_groups) : NULL;
     uint64_t n;
     int64_t last = -1;
-    if (op->id == HLO_OP_COLLECTIVE_PERMUTE)
+    if (op->id == HLO_OP_COLLECTIVE_PERMUTE || op->id == HLO_OP_SEND || op->id == HLO_OP_RECV)
         a = hlo_op_attr(op, HLO_A_source_target_pairs);
     if (!a || a->kind != HLO_ATTR_DENSE || !hlo_type_count(a->type, &n))
         return -1;

@@ -16,6 +16,10 @@ struct hp_inst {
     /* what it stands for, as a list of arrays: one value, or the leaves of its tuple */
     struct hlo_value **leaves;
     uint32_t num_leaves;
+    /* of what goes on until another instruction ends it: that one's opcode, whether it came, and the operation; else NULL */
+    const char *done;
+    bool ended;
+    struct hlo_op *op;
 };
 struct hp_comp {
     int64_t id, root;
@@ -58,6 +62,8 @@ int hp_literal(struct hp *p, const struct hp_inst *i, const struct hlo_type *typ
 /* Attributes of the operation from the fields of the instruction, including sharding and frontend attributes. */
 int hp_attributes(struct hp *p, const struct hp_inst *i, struct hlo_op *op);
 void hp_decorate(struct hp *p, const struct hp_inst *i, struct hlo_op *op);
+/* Of send and recv: all that their first instruction says, but its sharding, which is that of more than the results. */
+int hp_transfer_attributes(struct hp *p, const struct hp_inst *i, struct hlo_op *op);
 /* mhlo.sharding and mhlo.frontend_attributes, as far as the instruction has them: how many. */
 size_t hp_decoration(struct hp *p, const struct hp_inst *i, struct hlo_named out[2]);
 /* A map of strings as a dictionary, without entries whose key starts with `without` (unless that is empty); NULL if it has no others. */
@@ -68,6 +74,9 @@ void hp_devices(struct hp *p);
 
 /* The inverse of hp_attributes: fields of the instruction, appended to o. NF_EUNSUPPORTED by name. */
 int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_buf *o, struct nf_error *err);
+/* Of both instructions of a send or recv, `done`: of the second. */
+int hp_put_transfer(struct hlo_module *m, const struct hlo_op *op, bool done, struct nf_buf *o, struct nf_error *err);
+#define HP_PAIRS "_xla_send_recv_source_target_pairs" /* the frontend attribute that has the pairs of send and recv: {{0,1},{1,2}} */
 
 /* What an instruction says beside its meaning: sharding and frontend attributes. Any may be NULL. Shardy's attributes become frontend
  * attributes, as Shardy itself exports them. */

@@ -245,6 +245,28 @@ bool hp_put_decor_at(const struct hp_decor *d, uint32_t frontend, struct nf_buf 
     return ok;
 }
 
+int hp_put_transfer(struct hlo_module *m, const struct hlo_op *op, bool done, struct nf_buf *o, struct nf_error *err)
+{
+    const struct hlo_attr *pairs = hlo_op_attr(op, HLO_A_source_target_pairs), *sharding = hlo_op_discardable(op, NF_STR("mhlo.sharding"));
+    struct hp_decor d = {.sharding = sharding, .frontend = hlo_op_discardable(op, NF_STR("mhlo.frontend_attributes")), .sdy = hlo_op_discardable(op, NF_STR("sdy.sharding"))};
+    struct nf_buf text = NF_BUF_INIT, message = NF_BUF_INIT;
+    bool any;
+    if (!done && hp_sharding(NULL, sharding, NULL, &message, &any) && pb_uint(nf_buf_str(&message), 1, 0) == 2)
+        d.sharding = NULL; /* a tuple's: one for each result, and the first instruction holds more */
+    nf_buf_done(&message);
+    if (pairs) {
+        nf_buf_add_char(&text, '{');
+        for (int64_t i = 0; i < pairs->type->dims[0]; i++)
+            nf_buf_addf(&text, "%s{%lld,%lld}", i ? "," : "", (long long)hlo_attr_dense_int_at(pairs, 2 * (size_t)i), (long long)hlo_attr_dense_int_at(pairs, 2 * (size_t)i + 1));
+        nf_buf_add_char(&text, '}');
+        d.more[0] = (struct hlo_named){NF_STR(HP_PAIRS), hlo_attr_string(m, nf_arena_str(m->arena, nf_buf_str(&text)))};
+        nf_buf_done(&text);
+    }
+    put_channel(op, o);
+    pb_put_uint(o, INST_HOST_TRANSFER, hlo_op_bool(op, HLO_A_is_host_transfer, false));
+    return hp_put_decor(&d, o) ? 0 : unsupported(m, op, "its sharding", err);
+}
+
 int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_buf *o, struct nf_error *err)
 {
     struct nf_buf b = NF_BUF_INIT;
@@ -371,10 +393,6 @@ int hp_put_attributes(struct hlo_module *m, const struct hlo_op *op, struct nf_b
         break;
     case HLO_OP_INFEED: pb_put_bytes(o, INST_INFEED_CONFIG, hlo_op_string(op, HLO_A_infeed_config)); break;
     case HLO_OP_OUTFEED: pb_put_bytes(o, INST_OUTFEED_CONFIG, hlo_op_string(op, HLO_A_outfeed_config)); break;
-    case HLO_OP_ASYNC_START:
-    case HLO_OP_ASYNC_DONE:
-    case HLO_OP_SEND:
-    case HLO_OP_RECV:
     case HLO_OP_COLLECTIVE_REDUCE:
     case HLO_OP_UNIFORM_QUANTIZE:
     case HLO_OP_UNIFORM_DEQUANTIZE: return unsupported(m, op, "the operation", err);

@@ -171,6 +171,8 @@ static int operand(struct hp *p, const struct scope *s, const struct hp_inst *i,
     *ret = k < i->num_operands ? inst_of(s, i->operands[k]) : NULL;
     if (!*ret || !(*ret)->leaves)
         return hp_fail(p, i, NF_EGRAPH, "operand %zu is not defined before it is used", k);
+    if ((*ret)->done && !nf_str_eq_c(i->opcode, (*ret)->done))
+        return hp_fail(p, i, NF_EGRAPH, "operand %zu is a %.*s, which only %s may read", k, (int)NF_MIN((*ret)->opcode.len, 40u), (*ret)->opcode.data, (*ret)->done);
     return 0;
 }
 
@@ -412,6 +414,81 @@ static int import_tuple_element(struct hp *p, const struct scope *s, struct hp_i
     return 0;
 }
 
+/* ---- send and recv, asynchronous operations: two instructions each ---- */
+
+/* The instruction whose end i is: its one operand. */
+static int ended_by(struct hp *p, const struct scope *s, const struct hp_inst *i, struct hp_inst **ret)
+{
+    int e = operand(p, s, i, 0, ret);
+    if (e)
+        return e;
+    if (i->num_operands != 1 || !(*ret)->done)
+        return hp_fail(p, i, NF_EGRAPH, "the end of nothing that was started");
+    if ((*ret)->ended)
+        return hp_fail(p, i, NF_EGRAPH, "the second end of %.*s", (int)NF_MIN((*ret)->name.len, 100u), (*ret)->name.data);
+    (*ret)->ended = true;
+    return 0;
+}
+
+static bool same_types(uint32_t n, const struct hlo_type *const *a, uint32_t m, const struct hlo_type *const *b)
+{
+    bool same = n == m;
+    for (uint32_t k = 0; k < n && same; k++)
+        same = a[k] == b[k];
+    return same;
+}
+
+static const struct hlo_type **types_of(struct hp *p, uint32_t n, struct hlo_value *const *v)
+{
+    const struct hlo_type **types = NF_NEW_ARRAY(p->m->arena, const struct hlo_type *, n + 1u);
+    for (uint32_t k = 0; k < n; k++)
+        types[k] = v[k]->type;
+    return types;
+}
+
+/* send: (data, u32, token) of data and a token; recv: the same of a token. Data of several arrays is a tuple. */
+static int import_transfer(struct hp *p, const struct scope *s, struct hp_inst *i, struct hlo_block *b)
+{
+    bool send = nf_str_eq_c(i->opcode, "send");
+    uint32_t n, m, at, data;
+    struct hlo_value **v;
+    const struct hlo_type **types;
+    int e = operand_leaves(p, s, i, 0, &n, &v);
+    if (e || (e = result_types(p, i, &m, &types)) || (e = tuple_part(p, i, i->shape, 0, &at, &data)))
+        return e;
+    const struct hlo_type *token = hlo_type_token(p->m);
+    if (i->num_operands != (send ? 2 : 1) || !n || v[n - 1]->type != token)
+        return hp_fail(p, i, NF_EGRAPH, "its operands are not %sa token", send ? "data and " : "");
+    if (m != data + 2 || types[m - 1] != token || types[m - 2] != hlo_type_tensor(p->m, HLO_ELEM_UI32, 0, NULL) ||
+        (send ? !same_types(n - 1, types_of(p, n - 1, v), data, types) : n != 1))
+        return hp_fail(p, i, NF_EGRAPH, "its shape is not that of data, a u32 and a token");
+    types[data] = token;
+    struct hlo_op *op = hlo_op_new(p->m, send ? HLO_OP_SEND : HLO_OP_RECV, n, v, send ? 1 : data + 1, send ? &token : types, 0);
+    hlo_block_append(b, op);
+    take_results(p, i, op);
+    i->op = op;
+    i->done = send ? "send-done" : "recv-done";
+    return hp_transfer_attributes(p, i, op);
+}
+
+static int import_transfer_done(struct hp *p, const struct scope *s, struct hp_inst *i)
+{
+    struct hp_inst *o;
+    uint32_t n;
+    const struct hlo_type **types;
+    int e = ended_by(p, s, i, &o);
+    if (e || (e = result_types(p, i, &n, &types)))
+        return e;
+    if (!same_types(n, types, o->num_leaves, types_of(p, o->num_leaves, o->leaves)))
+        return hp_fail(p, i, NF_EGRAPH, "another shape than what %.*s began", (int)NF_MIN(o->name.len, 100u), o->name.data);
+    if (pb_uint(i->message, INST_CHANNEL, 0) != pb_uint(o->message, INST_CHANNEL, 0))
+        return hp_fail(p, i, NF_EGRAPH, "another channel than that of %.*s", (int)NF_MIN(o->name.len, 100u), o->name.data);
+    i->leaves = o->leaves;
+    i->num_leaves = o->num_leaves;
+    hp_decorate(p, i, o->op);
+    return 0;
+}
+
 static enum hlo_op_id op_of(struct nf_str opcode)
 {
     static const struct {
@@ -528,6 +605,94 @@ static int import_op(struct hp *p, const struct scope *s, struct hp_inst *i, str
     return 0;
 }
 
+/* async-start has a computation; all-reduce-start, all-gather-start and collective-permute-start say of one operation what it says itself. */
+static int import_async_start(struct hp *p, const struct scope *s, struct hp_inst *i, struct hlo_block *b)
+{
+    struct nf_str what = nf_str_n(i->opcode.data, i->opcode.len - strlen("-start"));
+    bool generic = nf_str_eq_c(what, "async");
+    enum hlo_op_id id = generic ? HLO_OP_CALL : op_of(what);
+    uint32_t n, m, at_in = 0, n_in = 0, at = 0, n_out;
+    struct hlo_value **v;
+    const struct hlo_type **types;
+    struct hp_comp *c = NULL;
+    if (!generic && id != HLO_OP_ALL_REDUCE && id != HLO_OP_ALL_GATHER && id != HLO_OP_COLLECTIVE_PERMUTE)
+        return hp_fail(p, i, NF_EUNSUPPORTED, "an HLO operation without a StableHLO counterpart");
+    int e = operand_leaves(p, s, i, 0, &n, &v);
+    if (e || (e = result_types(p, i, &m, &types)))
+        return e;
+    if (!generic && n != 1) /* XLA's importer says the same */
+        return hp_fail(p, i, NF_EUNSUPPORTED, "several arrays at once, which are not supported in StableHLO");
+    n_out = m;
+    if (id != HLO_OP_ALL_REDUCE && ((e = tuple_part(p, i, i->shape, 0, &at_in, &n_in)) || (e = tuple_part(p, i, i->shape, 1, &at, &n_out))))
+        return e;
+    const struct hlo_type **in = types_of(p, n, v), **out = types + at;
+    if ((id != HLO_OP_ALL_REDUCE && !same_types(n, in, n_in, types)) || (!generic && n_out != 1))
+        return hp_fail(p, i, NF_EGRAPH, "its shape is not that of operands and results");
+    for (uint32_t k = 0; k < n_out; k++)
+        if (out[k]->kind != HLO_TYPE_TENSOR)
+            return hp_fail(p, i, NF_EUNSUPPORTED, "results that are not arrays, which StableHLO's futures hold");
+    if (generic && (e = called(p, i, 0, &c)))
+        return e;
+    const struct hlo_type *future = hlo_type_future(p->m, n_out, out);
+    struct hlo_op *op = hlo_op_new(p->m, HLO_OP_ASYNC_START, n, v, 1, &future, 1), *inner;
+    op->pos = (uint32_t)NF_MIN((size_t)(i->message.data - p->bytes.data), (size_t)UINT32_MAX);
+    hlo_block_append(b, op);
+    if (generic) {
+        if ((e = import_region(p, i, c, op->regions[0], n, in)))
+            return e;
+        inner = op->regions[0]->first->first;
+        const struct hlo_op *ret = op->regions[0]->first->last;
+        bool one = inner != ret && inner->next == ret && inner->num_results == ret->num_operands;
+        for (uint32_t k = 0; one && k < ret->num_operands; k++)
+            one = ret->operands[k].value == &inner->results[k];
+        if (!one)
+            return hp_fail(p, i, NF_EUNSUPPORTED, "a computation of more or less than one operation, which StableHLO's async_start has");
+        hp_decorate(p, i, op);
+    } else {
+        struct hlo_block *body = hlo_block_new(p->m, op->regions[0]);
+        hlo_block_add_arg(p->m, body, in[0]);
+        inner = hlo_op_new(p->m, id, 1, body->args, 1, out, hlo_op_info(id)->regions > 0 ? (uint16_t)hlo_op_info(id)->regions : 0);
+        inner->pos = op->pos;
+        hlo_block_append(body, inner);
+        if ((e = hp_attributes(p, i, inner)) || (e = import_bodies(p, i, inner)))
+            return e;
+        hp_decorate(p, i, inner);
+        struct hlo_value *result = &inner->results[0];
+        hlo_block_append(body, hlo_op_new(p->m, HLO_OP_RETURN, 1, &result, 0, NULL, 0));
+    }
+    for (uint32_t k = 0; k < inner->num_results; k++)
+        if (inner->num_results != n_out || inner->results[k].type != out[k])
+            return hp_fail(p, i, NF_EGRAPH, "its shape has other results than its computation");
+    take_results(p, i, op);
+    i->op = op;
+    i->done = nf_arena_printf(p->m->arena, "%.*s-done", NF_STR_ARG(what));
+    return 0;
+}
+
+static int import_async_done(struct hp *p, const struct scope *s, struct hp_inst *i, struct hlo_block *b)
+{
+    struct hp_inst *o;
+    uint32_t n;
+    const struct hlo_type **types;
+    int e = ended_by(p, s, i, &o);
+    if (e || (e = result_types(p, i, &n, &types)))
+        return e;
+    const struct hlo_type *future = o->leaves[0]->type;
+    if (!same_types(n, types, future->num_types, future->types))
+        return hp_fail(p, i, NF_EGRAPH, "another shape than what %.*s began", (int)NF_MIN(o->name.len, 100u), o->name.data);
+    struct hlo_op *op = hlo_op_new(p->m, HLO_OP_ASYNC_DONE, 1, o->leaves, n, types, 0);
+    hlo_block_append(b, op);
+    take_results(p, i, op);
+    hp_decorate(p, i, op);
+    return 0;
+}
+
+static bool ends_in(struct nf_str s, const char *end)
+{
+    size_t n = strlen(end);
+    return s.len > n && s.len < 60 && memcmp(s.data + s.len - n, end, n) == 0;
+}
+
 static int import_constant(struct hp *p, struct hp_inst *i, struct hlo_block *b)
 {
     uint32_t n;
@@ -627,6 +792,14 @@ static int import_inst(struct hp *p, const struct scope *s, struct hp_inst *i, s
         return import_while(p, s, i, b);
     if (nf_str_eq_c(i->opcode, "conditional"))
         return import_conditional(p, s, i, b);
+    if (nf_str_eq_c(i->opcode, "send") || nf_str_eq_c(i->opcode, "recv"))
+        return import_transfer(p, s, i, b);
+    if (nf_str_eq_c(i->opcode, "send-done") || nf_str_eq_c(i->opcode, "recv-done"))
+        return import_transfer_done(p, s, i);
+    if (ends_in(i->opcode, "-start"))
+        return import_async_start(p, s, i, b);
+    if (ends_in(i->opcode, "-done"))
+        return import_async_done(p, s, i, b);
     return import_op(p, s, i, b);
 }
 
@@ -644,7 +817,12 @@ static int import_body(struct hp *p, const struct hp_comp *c, struct hlo_block *
     }
     if (e)
         return e;
+    for (size_t k = 0; k < s.n; k++)
+        if (s.insts[k].done && !s.insts[k].ended)
+            return hp_fail(p, &s.insts[k], NF_EGRAPH, "no %s ends it", s.insts[k].done);
     struct hp_inst *root = inst_of(&s, c->root);
+    if (root && root->done)
+        return hp_fail(p, root, NF_EGRAPH, "the root, which only %s may read", root->done);
     if (!root)
         return hp_fail(p, NULL, NF_EGRAPH, "computation %.*s has no root", (int)NF_MIN(c->name.len, 100u), c->name.data);
     *ret_n = root->num_leaves;

@@ -124,6 +124,10 @@ static int put_shape(struct writer *w, const struct hlo_op *op, struct nf_buf *o
         pb_put_uint(&shape, SHAPE_ELEMENT, PRIMITIVE_TUPLE);
         for (uint32_t i = 0; i < n && !e; i++) {
             struct nf_buf one = NF_BUF_INIT;
+            if (types[i]->kind == HLO_TYPE_TUPLE) {
+                e = put_shape(w, op, &shape, SHAPE_TUPLE, types[i]->num_types, types[i]->types, true, NULL);
+                continue;
+            }
             e = put_array_shape(w, op, &one, types[i], layout_at(layouts, i, types[i]));
             pb_put_bytes(&shape, SHAPE_TUPLE, nf_buf_str(&one));
             nf_buf_done(&one);
@@ -761,6 +765,150 @@ static int put_manual(struct writer *w, struct comp *c, struct hlo_op *op)
     return e;
 }
 
+/* ---- send and recv, asynchronous operations: two instructions each ---- */
+
+/* Data that goes together: the array, or the tuple of none or several. */
+static const struct hlo_type *together(struct hlo_module *m, uint32_t n, const struct hlo_type *const *types)
+{
+    return n == 1 ? types[0] : hlo_type_tuple(m, n, types);
+}
+
+/* send: (data, u32, token), then send-done: the token. recv: the same, then recv-done: (data, token), taken apart. */
+static int put_transfer(struct writer *w, struct comp *c, struct hlo_op *op)
+{
+    bool send = op->id == HLO_OP_SEND;
+    uint32_t n = (send ? op->num_operands : op->num_results) - 1;
+    struct hlo_value **v = nf_alloc_array(n + 1u, sizeof(*v)), *token = &op->results[send ? 0 : n];
+    const struct hlo_type **types = nf_alloc_array(n + 1u, sizeof(*types));
+    for (uint32_t i = 0; i < n; i++) {
+        v[i] = send ? op->operands[i].value : &op->results[i];
+        types[i] = v[i]->type;
+    }
+    const struct hlo_type *data = together(w->m, n, types), *start[] = {data, hlo_type_tensor(w->m, HLO_ELEM_UI32, 0, NULL), token->type}, *done[] = {data, token->type};
+    struct nf_buf first = NF_BUF_INIT, second = NF_BUF_INIT, index = NF_BUF_INIT;
+    int64_t in[2] = {0}, *ids = NULL;
+    size_t n_in = 0;
+    int e = hp_put_transfer(w->m, op, false, &first, w->err);
+    if (!e)
+        e = hp_put_transfer(w->m, op, true, &second, w->err);
+    if (!e && send && n != 1)
+        e = put_tuple_of(w, c, op, n, v, &in[n_in++]);
+    else if (!e && send && (ids = value_ids(w, c, op, 1, v)))
+        in[n_in++] = ids[0];
+    else if (!e && send)
+        e = NF_EUNSUPPORTED;
+    free(ids);
+    ids = e ? NULL : value_ids(w, c, op, 1, &op->operands[op->num_operands - 1].value);
+    if (!e && !ids)
+        e = NF_EUNSUPPORTED;
+    if (!e) {
+        in[n_in++] = ids[0];
+        e = put_inst(w, c, op, send ? "send" : "recv", 3, start, true, n_in, in, &first, NF_STR(""));
+    }
+    if (!e)
+        e = put_inst(w, c, op, send ? "send-done" : "recv-done", send ? 1 : 2, send ? &token->type : done, !send, 1, (int64_t[]){c->last}, &second, send ? name_of(w, token) : NF_STR(""));
+    if (!e && !send) {
+        int64_t both = c->last;
+        if (n > 1 && !(e = put_inst(w, c, op, "get-tuple-element", n, types, true, 1, &both, NULL, NF_STR(""))))
+            e = split(w, c, op, c->last, n, v);
+        else if (!e && n == 1)
+            e = split(w, c, op, both, 1, v);
+        pb_put_uint(&index, INST_TUPLE_INDEX, 1);
+        if (!e)
+            e = put_inst(w, c, op, "get-tuple-element", 1, &token->type, false, 1, &both, &index, name_of(w, token));
+    }
+    place(w, c, token);
+    nf_buf_done(&first);
+    nf_buf_done(&second);
+    nf_buf_done(&index);
+    free(ids);
+    free(v);
+    free(types);
+    return e;
+}
+
+/* The opcode, without -start and -done, of an asynchronous operation: three have their own, the others are async. */
+static const char *async_opcode(const struct hlo_op *start)
+{
+    switch ((int)start->regions[0]->first->first->id) {
+    case HLO_OP_ALL_REDUCE: return "all-reduce";
+    case HLO_OP_ALL_GATHER: return "all-gather";
+    case HLO_OP_COLLECTIVE_PERMUTE: return "collective-permute";
+    default: return "async";
+    }
+}
+
+static int put_async_start(struct writer *w, struct comp *c, struct hlo_op *op)
+{
+    struct hlo_op *inner = op->regions[0]->first->first;
+    const char *opcode = async_opcode(op);
+    bool generic = strcmp(opcode, "async") == 0;
+    const struct hlo_value *future = &op->results[0];
+    uint32_t n = op->num_operands;
+    char name[64];
+    if (!future->uses || future->uses->next_use || future->uses->user->id != HLO_OP_ASYNC_DONE)
+        return refuse(w, op, "its future is not for one async_done");
+    if (!generic && n != 1)
+        return refuse(w, op, "several arrays at once, which XLA's translation does not support");
+    if (inner->id == HLO_OP_ALL_TO_ALL && (n != 1 || hlo_op_i64(inner, HLO_A_split_dimension, 0) != hlo_op_i64(inner, HLO_A_concat_dimension, 0)))
+        return refuse(w, op, "an all_to_all that is more than one HLO operation");
+    struct hlo_value **v = nf_alloc_array(n + 1u, sizeof(*v));
+    const struct hlo_type **types = nf_alloc_array(n + 1u, sizeof(*types));
+    for (uint32_t i = 0; i < n; i++) {
+        v[i] = op->operands[i].value;
+        types[i] = v[i]->type;
+    }
+    const struct hlo_type *shape[] = {generic ? hlo_type_tuple(w->m, n, types) : types[0], together(w->m, future->type->num_types, future->type->types)};
+    struct nf_buf rest = NF_BUF_INIT;
+    int64_t comp = 0, *ids = value_ids(w, c, op, n, v);
+    struct hlo_region *body = generic ? op->regions[0] : inner->num_regions ? inner->regions[0] : NULL;
+    int e = ids ? 0 : NF_EUNSUPPORTED;
+    if (!e)
+        e = hp_put_attributes(w->m, generic ? op : inner, &rest, w->err);
+    if (!e && body)
+        e = put_body(w, op, body, &comp);
+    if (!e && body)
+        put_called(&rest, 1, &comp);
+    nf_format(name, sizeof(name), "%s-start", opcode);
+    bool all_reduce = inner->id == HLO_OP_ALL_REDUCE; /* the only one that does not keep its operand */
+    if (!e)
+        e = put_inst(w, c, op, name, all_reduce ? 1 : 2, all_reduce ? &shape[1] : shape, !all_reduce, n, ids, &rest, NF_STR(""));
+    place(w, c, future);
+    nf_buf_done(&rest);
+    free(ids);
+    free(v);
+    free(types);
+    return e;
+}
+
+static int put_async_done(struct writer *w, struct comp *c, struct hlo_op *op)
+{
+    struct hlo_value *future = op->operands[0].value, **out = nf_alloc_array(op->num_results + 1u, sizeof(*out));
+    struct nf_buf rest = NF_BUF_INIT;
+    int64_t *ids = value_ids(w, c, op, 1, &future);
+    char name[64];
+    int e = ids ? 0 : NF_EUNSUPPORTED;
+    if (!e && (future->is_arg || future->def.op->id != HLO_OP_ASYNC_START))
+        e = refuse(w, op, "its future is not of an async_start");
+    if (!e)
+        e = hp_put_attributes(w->m, op, &rest, w->err);
+    for (uint32_t i = 0; i < op->num_results; i++)
+        out[i] = &op->results[i];
+    bool one = op->num_results == 1;
+    if (!e) {
+        nf_format(name, sizeof(name), "%s-done", async_opcode(future->def.op));
+        e = put_inst(w, c, op, name, op->num_results, future->type->types, !one, 1, ids, &rest, one ? name_of(w, out[0]) : NF_STR(""));
+    }
+    if (!e && one)
+        place(w, c, out[0]);
+    else if (!e)
+        e = split(w, c, op, c->last, op->num_results, out);
+    nf_buf_done(&rest);
+    free(ids);
+    free(out);
+    return e;
+}
+
 static int put_op(struct writer *w, struct comp *c, struct hlo_op *op)
 {
     const struct hlo_op_info *info = hlo_op_info((enum hlo_op_id)op->id);
@@ -777,6 +925,12 @@ static int put_op(struct writer *w, struct comp *c, struct hlo_op *op)
         return put_barrier(w, c, op);
     if (op->id == HLO_OP_ALL_TO_ALL)
         return put_all_to_all(w, c, op);
+    if (op->id == HLO_OP_SEND || op->id == HLO_OP_RECV)
+        return put_transfer(w, c, op);
+    if (op->id == HLO_OP_ASYNC_START)
+        return put_async_start(w, c, op);
+    if (op->id == HLO_OP_ASYNC_DONE)
+        return put_async_done(w, c, op);
     if (op->id == HLO_OP_SDY_SHARDING_CONSTRAINT || op->id == HLO_OP_SDY_RESHARD)
         return put_constraint(w, c, op);
     if (op->id == HLO_OP_SDY_MANUAL_COMPUTATION)

@@ -2,6 +2,7 @@
 
 usage: jaxlib_forms.py write (MODULE FOLDER)...   text and bytecode, with and without debug information, of several versions
        jaxlib_forms.py read FILE...               what jaxlib makes of each, as text in FILE.back.mlir
+       jaxlib_forms.py hlo FILE...                XLA's own HloModuleProto of each, in FILE.hlo.pb; why not, in FILE.refused
 """
 import sys
 
@@ -60,6 +61,21 @@ def read(*paths):
         text(module, path + ".back.mlir")
 
 
+def hlo(*paths):
+    for path in paths:
+        with open(path, "rb") as f:
+            data = f.read()
+        try:
+            module = str(ir.Module.parse(data))
+            computation = _jax.mlir.mlir_module_to_xla_computation(module, use_tuple_args=False, return_tuple=False)
+        except Exception as e:
+            with open(path + ".refused", "w") as f:
+                f.write(str(e))
+            continue
+        with open(path + ".hlo.pb", "wb") as f:
+            f.write(computation.as_serialized_hlo_module_proto())
+
+
 if __name__ == "__main__":
     with mlir.make_ir_context():
-        {"write": write, "read": read}[sys.argv[1]](*sys.argv[2:])
+        {"write": write, "read": read, "hlo": hlo}[sys.argv[1]](*sys.argv[2:])

@@ -1,6 +1,6 @@
 /* Text, portable bytecode and HLO protobuf hold the same programs; damaged bytes are errors, never more. */
 #include "pipeline/hlo/bytecode.h"
-#include "pipeline/hlo/hlo_proto.h"
+#include "pipeline/hlo/hlo_proto_internal.h"
 
 #include "tests/unit/formats/programs.h"
 
@@ -196,6 +196,203 @@ START_TEST(shardings_become_messages)
 }
 END_TEST
 
+START_TEST(transfers_and_asynchronous_operations_are_pairs)
+{
+    static const char *const written[] = {"send", "send-done", "recv", "recv-done", "all-reduce-start", "all-reduce-done", "all-gather-start", "all-gather-done",
+                                          "collective-permute-start", "collective-permute-done", "async-start", "async-done"};
+    static const char *const want[] = {"source_target_pairs = dense<[[0, 1], [1, 2]]>", "handle = 6, type = 2>, is_host_transfer = true", "handle = 7, type = 3>, is_host_transfer = true",
+                                       "mhlo.frontend_attributes = {x = \"y\"}} : (tensor<2xf32>, !stablehlo.token)", "mhlo.num_partitions = 3 : i32"};
+    struct nf_buf out = NF_BUF_INIT, text = NF_BUF_INIT;
+    struct nf_error err = {0};
+    struct hlo_module *back, *again;
+    struct hlo_module *m = parsed(transfers);
+    ck_assert_msg(!hlo_proto_write(m, &out, &err), "%s (%s)", err.message, err.location);
+    for (size_t i = 0; i < NF_ARRAY_LEN(written); i++) {
+        struct nf_buf opcode = NF_BUF_INIT;
+        pb_put_bytes(&opcode, INST_OPCODE, nf_str_c(written[i]));
+        ck_assert_msg(memmem(out.data, out.len, opcode.data, opcode.len) != NULL, "no %s", written[i]);
+        nf_buf_done(&opcode);
+    }
+    ck_assert_msg(!hlo_proto_read(nf_buf_str(&out), NULL, arena, &back, &err), "%s (%s)", err.message, err.location);
+    ck_assert_msg(!hlo_verify(back, &err), "%s (%s)", err.message, err.location);
+    ck_assert_int_eq(hlo_print(back, HLO_PRETTY, &text), 0);
+    nf_buf_add_char(&text, 0);
+    for (size_t i = 0; i < NF_ARRAY_LEN(want); i++)
+        ck_assert_msg(strstr(text.data, want[i]) != NULL, "no %s in\n%s", want[i], text.data);
+    ck_assert_ptr_null(strstr(text.data, HP_PAIRS));
+    /* operation by operation the program that was written */
+    const struct hlo_op *a = hlo_func_block(hlo_module_entry(m))->first, *b = hlo_func_block(hlo_module_entry(back))->first;
+    for (; a && b; a = a->next, b = b->next)
+        ck_assert_msg(a->id == b->id && a->num_operands == b->num_operands && a->num_results == b->num_results, "%s, %s", hlo_op_info((enum hlo_op_id)a->id)->name,
+                      hlo_op_info((enum hlo_op_id)b->id)->name);
+    ck_assert(!a && !b);
+    struct nf_buf second = NF_BUF_INIT;
+    ck_assert_msg(!hlo_proto_write(back, &second, &err), "%s (%s)", err.message, err.location);
+    ck_assert_msg(!hlo_proto_read(nf_buf_str(&second), NULL, arena, &again, &err), "%s (%s)", err.message, err.location);
+    ck_assert(nf_str_eq(canonical(again), canonical(back)));
+    nf_buf_done(&second);
+    nf_buf_done(&text);
+    nf_buf_done(&out);
+}
+END_TEST
+
+/* f: f32[2], g: f32[3], u: u32[], t: token; in brackets: a tuple. */
+static const char *put_shape(struct nf_buf *o, uint32_t num, const char *s)
+{
+    struct nf_buf b = NF_BUF_INIT;
+    if (*s == '(') {
+        pb_put_uint(&b, SHAPE_ELEMENT, PRIMITIVE_TUPLE);
+        for (s++; *s != ')';)
+            s = put_shape(&b, SHAPE_TUPLE, s);
+    } else {
+        pb_put_uint(&b, SHAPE_ELEMENT, *s == 't' ? PRIMITIVE_TOKEN : *s == 'u' ? 8 : 11);
+        if (*s == 'f' || *s == 'g')
+            pb_put_ints(&b, SHAPE_DIMENSIONS, 1, &(int64_t){*s == 'f' ? 2 : 3});
+    }
+    pb_put_bytes(o, num, nf_buf_str(&b));
+    nf_buf_done(&b);
+    return s + 1;
+}
+
+/* Instructions 1 (an f), 2 (a token) and then these; the last one is the root, if no other is named. */
+static const struct pair_case {
+    int code;
+    const char *words;
+    struct {
+        const char *opcode, *shape;
+        int64_t operands[2];
+        unsigned channel;
+        const char *pairs;
+    } insts[4];
+    int64_t root;
+} pair_cases[] = {
+    {0, "", {{"send", "(fut)", {1, 2}, 5, "{{0,1},{1,0}}"}, {"send-done", "t", {3}, 5, NULL}}},
+    {0, "", {{"recv", "(fut)", {2}, 5, "{}"}, {"recv-done", "(ft)", {3}, 5, NULL}}},
+    {0, "", {{"collective-permute-start", "(ff)", {1}, 5, NULL}, {"collective-permute-done", "f", {3}, 0, NULL}}},
+    {NF_EGRAPH, "no send-done ends it", {{"send", "(fut)", {1, 2}, 5, NULL}, {"negate", "f", {1}, 0, NULL}}},
+    {NF_EGRAPH, "no recv-done ends it", {{"recv", "(fut)", {2}, 5, NULL}}},
+    {NF_EGRAPH, "no collective-permute-done ends it", {{"collective-permute-start", "(ff)", {1}, 0, NULL}, {"negate", "f", {1}, 0, NULL}}},
+    {NF_EGRAPH, "a send, which only send-done may read", {{"send", "(fut)", {1, 2}, 5, NULL}, {"get-tuple-element", "f", {3}, 0, NULL}}},
+    {NF_EGRAPH, "a send, which only send-done may read", {{"send", "(fut)", {1, 2}, 5, NULL}, {"recv-done", "(ft)", {3}, 5, NULL}}},
+    {NF_EGRAPH, "the root, which only send-done may read", {{"send", "(fut)", {1, 2}, 5, NULL}, {"send-done", "t", {3}, 5, NULL}}, 3},
+    {NF_EGRAPH, "a collective-permute-start, which only", {{"collective-permute-start", "(ff)", {1}, 0, NULL}, {"all-gather-done", "f", {3}, 0, NULL}}},
+    {NF_EGRAPH, "the end of nothing", {{"send-done", "t", {2}, 5, NULL}}},
+    {NF_EGRAPH, "the end of nothing", {{"recv-done", "(ft)", {2}, 5, NULL}}},
+    {NF_EGRAPH, "the end of nothing", {{"all-reduce-done", "f", {1}, 0, NULL}}},
+    {NF_EGRAPH, "the end of nothing", {{"async-done", "f", {1}, 0, NULL}}},
+    {NF_EGRAPH, "the second end of 3", {{"send", "(fut)", {1, 2}, 5, NULL}, {"send-done", "t", {3}, 5, NULL}, {"send-done", "t", {3}, 5, NULL}}},
+    {NF_EGRAPH, "the second end of 3", {{"collective-permute-start", "(ff)", {1}, 0, NULL}, {"collective-permute-done", "f", {3}, 0, NULL}, {"collective-permute-done", "f", {3}, 0, NULL}}},
+    {NF_EGRAPH, "not that of data, a u32 and a token", {{"send", "(gut)", {1, 2}, 5, NULL}, {"send-done", "t", {3}, 5, NULL}}},
+    {NF_EGRAPH, "not that of data, a u32 and a token", {{"recv", "(fft)", {2}, 5, NULL}, {"recv-done", "(ft)", {3}, 5, NULL}}},
+    {NF_EGRAPH, "not that of data, a u32 and a token", {{"recv", "(ffut)", {2}, 5, NULL}, {"recv-done", "(ft)", {3}, 5, NULL}}},
+    {NF_EGRAPH, "element 0 of a tuple that has 0", {{"recv", "t", {2}, 5, NULL}, {"recv-done", "t", {3}, 5, NULL}}},
+    {NF_EGRAPH, "not data and a token", {{"send", "(fut)", {1, 1}, 5, NULL}, {"send-done", "t", {3}, 5, NULL}}},
+    {NF_EGRAPH, "not a token", {{"recv", "(fut)", {1}, 5, NULL}, {"recv-done", "(ft)", {3}, 5, NULL}}},
+    {NF_EGRAPH, "another shape than what 3 began", {{"recv", "(fut)", {2}, 5, NULL}, {"recv-done", "(gt)", {3}, 5, NULL}}},
+    {NF_EGRAPH, "another shape than what 3 began", {{"collective-permute-start", "(ff)", {1}, 0, NULL}, {"collective-permute-done", "g", {3}, 0, NULL}}},
+    {NF_EGRAPH, "another channel than that of 3", {{"send", "(fut)", {1, 2}, 5, NULL}, {"send-done", "t", {3}, 6, NULL}}},
+    {NF_EGRAPH, "source and target pairs", {{"send", "(fut)", {1, 2}, 5, "{{0,1},{1}}"}, {"send-done", "t", {3}, 5, NULL}}},
+    {NF_EGRAPH, "source and target pairs", {{"send", "(fut)", {1, 2}, 5, "{{0,1},}"}, {"send-done", "t", {3}, 5, NULL}}},
+    {NF_EGRAPH, "not that of operands and results", {{"collective-permute-start", "(gf)", {1}, 0, NULL}, {"collective-permute-done", "f", {3}, 0, NULL}}},
+    {NF_EGRAPH, "element 1 of a tuple that has 1", {{"collective-permute-start", "(f)", {1}, 0, NULL}, {"collective-permute-done", "f", {3}, 0, NULL}}},
+    {NF_EUNSUPPORTED, "results that are not arrays", {{"async-start", "((f)t)", {1}, 0, NULL}, {"async-done", "t", {3}, 0, NULL}}},
+    {NF_EGRAPH, "computation 0 is missing", {{"async-start", "((f)f)", {1}, 0, NULL}, {"async-done", "f", {3}, 0, NULL}}},
+    {NF_EUNSUPPORTED, "several arrays at once", {{"all-gather-start", "((ff)(ff))", {1, 1}, 0, NULL}, {"all-gather-done", "(ff)", {3}, 0, NULL}}},
+    {NF_EUNSUPPORTED, "without a StableHLO counterpart", {{"copy-start", "(ffu)", {1}, 0, NULL}, {"copy-done", "f", {3}, 0, NULL}}},
+    {NF_EUNSUPPORTED, "without a StableHLO counterpart", {{"async-update", "((f)f)", {1}, 0, NULL}}},
+};
+
+START_TEST(halves_of_pairs_are_refused)
+{
+    const struct pair_case *c = &pair_cases[_i];
+    struct nf_buf comp = NF_BUF_INIT, module = NF_BUF_INIT;
+    struct nf_error err = {0};
+    struct hlo_module *m;
+    int64_t id = 0;
+    for (size_t i = 0; i < 6; i++) {
+        const char *opcode = i == 0 ? "parameter" : i == 1 ? "after-all" : c->insts[i - 2].opcode;
+        struct nf_buf b = NF_BUF_INIT;
+        char name[8];
+        if (!opcode)
+            break;
+        nf_format(name, sizeof(name), "%lld", (long long)++id);
+        pb_put_bytes(&b, INST_NAME, nf_str_c(name));
+        pb_put_bytes(&b, INST_OPCODE, nf_str_c(opcode));
+        put_shape(&b, INST_SHAPE, i == 0 ? "f" : i == 1 ? "t" : c->insts[i - 2].shape);
+        pb_put_uint(&b, INST_ID, (uint64_t)id);
+        if (i > 1) {
+            pb_put_ints(&b, INST_OPERANDS, c->insts[i - 2].operands[1] ? 2 : 1, c->insts[i - 2].operands);
+            pb_put_uint(&b, INST_CHANNEL, c->insts[i - 2].channel);
+        }
+        if (i > 1 && c->insts[i - 2].pairs) {
+            struct nf_buf entry = NF_BUF_INIT, map = NF_BUF_INIT;
+            pb_put_bytes(&entry, 1, NF_STR(HP_PAIRS));
+            pb_put_bytes(&entry, 2, nf_str_c(c->insts[i - 2].pairs));
+            pb_put_bytes(&map, 1, nf_buf_str(&entry));
+            pb_put_bytes(&b, INST_FRONTEND, nf_buf_str(&map));
+            nf_buf_done(&entry);
+            nf_buf_done(&map);
+        }
+        pb_put_bytes(&comp, COMP_INSTRUCTIONS, nf_buf_str(&b));
+        nf_buf_done(&b);
+    }
+    pb_put_uint(&comp, COMP_ID, 1);
+    pb_put_uint(&comp, COMP_ROOT, (uint64_t)(c->root ? c->root : id));
+    pb_put_bytes(&module, MODULE_COMPUTATIONS, nf_buf_str(&comp));
+    pb_put_uint(&module, MODULE_ENTRY_ID, 1);
+    int e = hlo_proto_read(nf_buf_str(&module), NULL, arena, &m, &err);
+    ck_assert_msg(e == c->code && (!e || strstr(err.message, c->words)), "%d: %s", e, err.message);
+    if (!e)
+        ck_assert_msg(!hlo_verify(m, &err), "%s", err.message);
+    nf_buf_done(&comp);
+    nf_buf_done(&module);
+}
+END_TEST
+
+START_TEST(futures_that_hlo_has_not_are_refused)
+{
+    static const char *const cases[][2] = {
+        {"func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n%f = \"stablehlo.async_start\"(%a) ({\n^bb0(%x: tensor<2xf32>):\n%1 = stablehlo.slice %x [0:1] : (tensor<2xf32>) -> tensor<1xf32>\n"
+         "stablehlo.return %1 : tensor<1xf32>\n}) : (tensor<2xf32>) -> !stablehlo.future<tensor<1xf32>>\nreturn %a : tensor<2xf32>\n}\n", "not for one async_done"},
+        {"func.func @main(%f: !stablehlo.future<tensor<2xf32>>) -> tensor<2xf32> {\n%r = \"stablehlo.async_done\"(%f) : (!stablehlo.future<tensor<2xf32>>) -> tensor<2xf32>\nreturn %r : tensor<2xf32>\n}\n",
+         "a value whose type XLA does not have"},
+    };
+    for (size_t i = 0; i < NF_ARRAY_LEN(cases); i++) {
+        struct nf_buf out = NF_BUF_INIT;
+        struct nf_error err = {0};
+        ck_assert_int_eq(hlo_proto_write(parsed(cases[i][0]), &out, &err), NF_EUNSUPPORTED);
+        ck_assert_msg(strstr(err.message, cases[i][1]) != NULL, "%s", err.message);
+        nf_buf_done(&out);
+    }
+}
+END_TEST
+
+static struct {
+    const char *body, *words;
+} const unwritable[] = {
+    {"%1:2 = \"stablehlo.all_reduce\"(%x, %y) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> ({\n^bb0(%p: tensor<f32>, %q: tensor<f32>):\n%s = stablehlo.add %p, %q : tensor<f32>\n"
+     "stablehlo.return %s : tensor<f32>\n}) : (tensor<2x4xf32>, tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>)", "several arrays at once"},
+    {"%1:2 = \"stablehlo.all_to_all\"(%x, %y) <{concat_dimension = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, split_count = 2 : i64, split_dimension = 0 : i64}> : "
+     "(tensor<2x4xf32>, tensor<2x4xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>)", "more than one HLO operation"},
+};
+
+START_TEST(asynchronous_operations_that_hlo_has_not_are_refused)
+{
+    struct nf_buf text = NF_BUF_INIT, out = NF_BUF_INIT;
+    struct nf_error err = {0};
+    nf_buf_addf(&text,
+        "func.func @main(%%a: tensor<2x4xf32>) -> tensor<2x4xf32> {\n%%f = \"stablehlo.async_start\"(%%a, %%a) ({\n^bb0(%%x: tensor<2x4xf32>, %%y: tensor<2x4xf32>):\n%s\n"
+        "stablehlo.return %%1#0, %%1#1 : tensor<2x4xf32>, tensor<2x4xf32>\n}) : (tensor<2x4xf32>, tensor<2x4xf32>) -> !stablehlo.future<tensor<2x4xf32>, tensor<2x4xf32>>\n"
+        "%%r:2 = \"stablehlo.async_done\"(%%f) : (!stablehlo.future<tensor<2x4xf32>, tensor<2x4xf32>>) -> (tensor<2x4xf32>, tensor<2x4xf32>)\nreturn %%r#0 : tensor<2x4xf32>\n}\n",
+        unwritable[_i].body);
+    nf_buf_add_char(&text, 0);
+    ck_assert_int_eq(hlo_proto_write(parsed(text.data), &out, &err), NF_EUNSUPPORTED);
+    ck_assert_msg(strstr(err.message, unwritable[_i].words) != NULL, "%s", err.message);
+    nf_buf_done(&text);
+    nf_buf_done(&out);
+}
+END_TEST
+
 /* Every prefix, and every byte changed in several ways: read or refused, and what is read verifies or not. */
 static void torture(struct nf_str good, bool proto)
 {
@@ -242,6 +439,16 @@ START_TEST(damaged_hlo_protobuf_is_refused)
     struct nf_buf out = NF_BUF_INIT;
     struct nf_error err = {0};
     ck_assert(!hlo_proto_write(parsed(programs[_i]), &out, &err));
+    torture(nf_buf_str(&out), true);
+    nf_buf_done(&out);
+}
+END_TEST
+
+START_TEST(damaged_pairs_are_refused)
+{
+    struct nf_buf out = NF_BUF_INIT;
+    struct nf_error err = {0};
+    ck_assert(!hlo_proto_write(parsed(transfers), &out, &err));
     torture(nf_buf_str(&out), true);
     nf_buf_done(&out);
 }
@@ -310,6 +517,11 @@ int main(void)
     tcase_add_loop_test(t, shardings_become_messages, 0, 10);
     tcase_add_loop_test(t, damaged_bytecode_is_refused, 0, n);
     tcase_add_loop_test(t, damaged_hlo_protobuf_is_refused, 0, n);
+    tcase_add_test(t, transfers_and_asynchronous_operations_are_pairs);
+    tcase_add_loop_test(t, halves_of_pairs_are_refused, 0, (int)NF_ARRAY_LEN(pair_cases));
+    tcase_add_loop_test(t, asynchronous_operations_that_hlo_has_not_are_refused, 0, (int)NF_ARRAY_LEN(unwritable));
+    tcase_add_test(t, futures_that_hlo_has_not_are_refused);
+    tcase_add_test(t, damaged_pairs_are_refused);
     tcase_add_test(t, newer_majors_and_older_formats_are_refused_by_name);
     tcase_add_test(t, what_a_version_lacks_is_named);
     tcase_add_test(t, the_digest_ignores_names_but_not_meaning);
