@@ -865,6 +865,9 @@ static int put_async_start(struct writer *w, struct comp *c, struct hlo_op *op)
     int e = ids ? 0 : NF_EUNSUPPORTED;
     if (!e)
         e = hp_put_attributes(w->m, generic ? op : inner, &rest, w->err);
+    if (!e && !generic && !hlo_op_discardable(inner, NF_STR("mhlo.sharding")) && !hlo_op_discardable(inner, NF_STR("mhlo.frontend_attributes")) &&
+        !hlo_op_discardable(inner, NF_STR("sdy.sharding"))) /* one instruction for both: what is said of the other, then */
+        e = hp_put_attributes(w->m, op, &rest, w->err);
     if (!e && body)
         e = put_body(w, op, body, &comp);
     if (!e && body)

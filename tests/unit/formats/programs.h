@@ -131,7 +131,7 @@ static const char transfers[] =
     "  ^bb0(%x: tensor<2xf32>):\n"
     "    %1 = \"stablehlo.collective_permute\"(%x) <{source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>}> : (tensor<2xf32>) -> tensor<2xf32>\n"
     "    stablehlo.return %1 : tensor<2xf32>\n"
-    "  }) : (tensor<2xf32>) -> !stablehlo.future<tensor<2xf32>>\n"
+    "  }) {mhlo.frontend_attributes = {k = \"z\"}} : (tensor<2xf32>) -> !stablehlo.future<tensor<2xf32>>\n"
     "  %f4 = \"stablehlo.async_start\"(%a) ({\n"
     "  ^bb0(%x: tensor<2xf32>):\n"
     "    %1 = \"stablehlo.all_to_all\"(%x) <{concat_dimension = 0 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, split_count = 2 : i64, split_dimension = 0 : i64}> : (tensor<2xf32>) -> tensor<2xf32>\n"

@@ -201,7 +201,8 @@ START_TEST(transfers_and_asynchronous_operations_are_pairs)
     static const char *const written[] = {"send", "send-done", "recv", "recv-done", "all-reduce-start", "all-reduce-done", "all-gather-start", "all-gather-done",
                                           "collective-permute-start", "collective-permute-done", "async-start", "async-done"};
     static const char *const want[] = {"source_target_pairs = dense<[[0, 1], [1, 2]]>", "handle = 6, type = 2>, is_host_transfer = true", "handle = 7, type = 3>, is_host_transfer = true",
-                                       "mhlo.frontend_attributes = {x = \"y\"}} : (tensor<2xf32>, !stablehlo.token)", "mhlo.num_partitions = 3 : i32"};
+                                       "mhlo.frontend_attributes = {x = \"y\"}} : (tensor<2xf32>, !stablehlo.token)", "mhlo.num_partitions = 3 : i32",
+                                       "source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>}> {mhlo.frontend_attributes = {k = \"z\"}} : (tensor<2xf32>) -> tensor<2xf32>"};
     struct nf_buf out = NF_BUF_INIT, text = NF_BUF_INIT;
     struct nf_error err = {0};
     struct hlo_module *back, *again;
