@@ -77,6 +77,7 @@ struct cg_value {
     struct cg_value *group_next, *group_first, *group_last; /* of the representative, which every member's `up` is */
     uint32_t group_size;
     int level;
+    int64_t kept;                      /* lower.c: offset of its row in the scratch of its kernel; -1: none */
     uint32_t unit;
     /* lower.c, memory.c */
     int32_t buffer;                    /* memory.c; -1: none */

@@ -163,6 +163,7 @@ struct cg_value *cg_ew(struct cg_graph *g, enum rp_op op, enum cpu_dt dt, int au
     if (op == RP_DIV && cg_splat_is(in[1], 1) && !cpu_dt_complex(dt)) return in[0];
     if (op == RP_SEL && in[0]->kind == CG_SPLAT) return in[0]->num.i ? in[1] : in[2];
     if (op == RP_SEL && in[1] == in[2]) return in[1];
+    if (op == RP_SEL && dt == CPU_PRED && cg_splat_is(in[1], 1) && cg_splat_is(in[2], 0)) return in[0];
     struct cg_value *v = cg_raw(g, CG_EW, dt, in[0]->rank, in[0]->dims);
     v->op = (uint16_t)op;
     v->aux = (uint16_t)aux;

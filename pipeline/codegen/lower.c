@@ -14,8 +14,11 @@ struct gen {
     struct rp_prog p;            /* acc strides are filled at the end from `expr` */
     int cap_ins, cap_acc;
     struct cg_expr *expr;        /* by access */
-    struct cg_value **acc_value; /* by access: whose memory; NULL for idx */
+    struct cg_value **acc_value; /* by access: whose memory; NULL for idx and scratch */
     bool *acc_out;
+    const struct shape *shape;
+    int64_t kept_bytes;          /* of the thread's scratch that rows are kept in */
+    bool kept_more;              /* one is kept that was not before: generate again */
     struct nf_map *memo;         /* of the pass: (value, flat index) -> instruction + 1 */
     struct cg_value *unit;       /* representative of the group */
     int pass, pass_start;        /* number; first instruction */
@@ -128,6 +131,49 @@ static int memo_get(struct gen *n, const struct cg_value *v, const struct cg_exp
     return (int)(intptr_t)nf_map_get(n->memo, k) - 1;
 }
 
+/* ------------------------------------------------------------------------------------------- rows kept between passes */
+
+struct shape {
+    bool reduces, rowwise;      /* has reductions; loops are rows x inner (else: kept dims, then reduced ones) */
+    struct cg_value *first;
+    int64_t rows, inner;
+    int nloop, loops[CG_RANK_MAX]; /* atoms */
+    int nkept;
+};
+
+enum { KEPT_BYTES_MAX = 256 << 10 }; /* of a row: half of an L2 */
+
+/* Access to the row of the thread's scratch where kept value `v` is. */
+static int kept_row(struct gen *n, struct cg_value *v)
+{
+    struct cg_expr inner = {0}, c = {.n = 1, .t = {{n->shape->loops[1], 1}}};
+    cg_expr_add(&n->x, &inner, &c, 1);
+    inner.base = v->kept / (int64_t)cpu_dt_bytes((enum cpu_dt)v->dt);
+    int a = access_of(n, NULL, (enum cpu_dt)v->dt, &inner, true);
+    n->p.acc[a].arg = RP_SCRATCH;
+    return a;
+}
+
+/* An elementary function that a pass made and a later one needs at the same element is kept, a row of it, and not computed again. Whether it is
+ * shows when the later pass is generated; generation then starts anew. */
+static bool keeps(struct gen *n, struct cg_value *v, const struct cg_expr *flat)
+{
+    const struct shape *s = n->shape;
+    struct cg_expr own = {0}, r = {.n = 1, .t = {{s->loops[0], 1}}}, c = {.n = 1, .t = {{s->loops[1], 1}}};
+    if (!s->reduces || !s->rowwise || v->row || v->stored || v->level >= n->pass || rp_op_info[v->op].cost < 8 || !cpu_dt_float((enum cpu_dt)v->dt)) return false;
+    cg_expr_add(&n->x, &own, &r, s->inner);
+    cg_expr_add(&n->x, &own, &c, 1);
+    if (!same_expr(&own, flat)) return false;
+    if (v->kept < 0) {
+        int64_t bytes = (s->inner * (int64_t)cpu_dt_bytes((enum cpu_dt)v->dt) + 63) & ~(int64_t)63;
+        if (bytes > KEPT_BYTES_MAX - n->kept_bytes) return false;
+        v->kept = n->kept_bytes;
+        n->kept_bytes += bytes;
+        n->kept_more = true;
+    }
+    return true;
+}
+
 static int gen_value(struct gen *n, struct cg_value *v, const struct cg_expr *idx, int depth)
 {
     struct cg_expr flat, ret[CG_RANK_MAX];
@@ -161,6 +207,8 @@ static int gen_value(struct gen *n, struct cg_value *v, const struct cg_expr *id
         at = emit(n, RP_ROW, dt, 0, at, 0, 0);
     } else if (mine && v->stored && v->level < n->pass && rp_op_info[v->op].cost >= 2) {
         at = emit(n, RP_LD, dt, access_of(n, v, dt, &flat, true), 0, 0, 0); /* an earlier pass stored it */
+    } else if (mine && v->kind == CG_EW && keeps(n, v, &flat)) {
+        at = emit(n, RP_LD, dt, kept_row(n, v), 0, 0, 0);
     } else if (!mine && in_memory(v)) {
         at = emit(n, RP_LD, dt, access_of(n, v, dt, &flat, false), 0, 0, 0);
     } else if (v->kind == CG_RESHAPE && in_memory(b) && !in_group(n, b)) {
@@ -185,14 +233,6 @@ static int gen_value(struct gen *n, struct cg_value *v, const struct cg_expr *id
 }
 
 /* ------------------------------------------------------------------------------------------------- groups to kernels */
-
-struct shape {
-    bool reduces, rowwise;      /* has reductions; loops are rows x inner (else: kept dims, then reduced ones) */
-    struct cg_value *first;
-    int64_t rows, inner;
-    int nloop, loops[CG_RANK_MAX]; /* atoms */
-    int nkept;
-};
 
 /* owner: the member of the group for which v is indexed. */
 static void row_index(struct gen *n, const struct shape *s, const struct cg_value *v, struct cg_value *owner, bool full, struct cg_expr *idx)
@@ -289,6 +329,7 @@ static void generate(struct gen *n, const struct shape *s, int levels)
 {
     struct cg_expr idx[CG_RANK_MAX];
     n->p.nins = n->p.nacc = 0;
+    n->kept_more = false;
     for (int p = 0; p <= levels && !n->rc && !n->restart; p++) {
         n->pass = p;
         for (int loop = 0; loop < 2; loop++) { /* what runs once a row, then the pass */
@@ -301,7 +342,8 @@ static void generate(struct gen *n, const struct shape *s, int levels)
             for (struct cg_value *v = n->unit->group_first; v && !n->rc && !n->restart; v = v->group_next) {
                 bool row = s->reduces && (v->row || v->kind == CG_REDUCE), red = v->kind == CG_REDUCE && v->level == p && loop == 1;
                 bool store = v->stored && (row ? loop == 0 && v->level + (v->kind == CG_REDUCE) == p : loop == 1 && v->level == p);
-                if (!red && !store) continue;
+                bool keep = v->kept >= 0 && v->level == p && loop == 1;
+                if (!red && !store && !keep) continue;
                 if (!begun) begin_pass(n, loop == 0);
                 begun = true;
                 if (red) {
@@ -322,6 +364,10 @@ static void generate(struct gen *n, const struct shape *s, int levels)
                 st[nst++].what = a;
             }
             for (int i = 0; i < nst && !n->rc && !n->restart; i++) { /* all loads of a pass stand before its stores */
+                if (st[i].v->kept >= 0) {
+                    emit(n, RP_ST, (enum cpu_dt)st[i].v->dt, kept_row(n, st[i].v), st[i].what, 0, 0);
+                    continue;
+                }
                 index_of(n, s, st[i].v, idx);
                 store_value(n, st[i].v, idx, st[i].what);
             }
@@ -559,12 +605,13 @@ static void as_copy(struct gen *n, struct cg_step *st)
 
 static int lower_group(struct cg_graph *g, struct cg_value *unit, struct cg_step *st, struct nf_error *err)
 {
-    struct gen n = {.g = g, .unit = unit, .err = err};
     struct shape s = {.first = unit->group_first};
+    struct gen n = {.g = g, .unit = unit, .shape = &s, .err = err};
     int64_t ignore;
     struct cg_value *full = NULL;
     bool row = false;
     for (struct cg_value *v = unit->group_first; v; v = v->group_next) {
+        v->kept = -1;
         if (v->kind == CG_REDUCE) {
             if (!s.reduces) s.first = v;
             s.reduces = true;
@@ -616,8 +663,8 @@ static int lower_group(struct cg_graph *g, struct cg_value *unit, struct cg_step
             nf_map_free(n.memo);
             return 1;
         }
-        if (n.x.natom == before) break;
-        if (round > CG_ATOMS_MAX) {
+        if (n.x.natom == before && !n.kept_more) break;
+        if (round > CG_ATOMS_MAX + KEPT_BYTES_MAX / 64) {
             n.rc = nf_fail(err, NF_EINTERNAL, "codegen: index expressions do not settle");
             break;
         }
