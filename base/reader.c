@@ -1,23 +1,5 @@
 #include "base/reader.h"
 
-static uint64_t read_le(struct nf_reader *r, size_t bytes)
-{
-    if (r->failed || nf_reader_left(r) < bytes) {
-        r->failed = true;
-        return 0;
-    }
-    uint64_t v = 0;
-    for (size_t i = 0; i < bytes; i++)
-        v |= (uint64_t)r->at[i] << (8 * i);
-    r->at += bytes;
-    return v;
-}
-
-uint8_t nf_reader_u8(struct nf_reader *r) { return (uint8_t)read_le(r, 1); }
-uint16_t nf_reader_u16le(struct nf_reader *r) { return (uint16_t)read_le(r, 2); }
-uint32_t nf_reader_u32le(struct nf_reader *r) { return (uint32_t)read_le(r, 4); }
-uint64_t nf_reader_u64le(struct nf_reader *r) { return read_le(r, 8); }
-
 uint64_t nf_reader_varint(struct nf_reader *r)
 {
     uint64_t v = 0;

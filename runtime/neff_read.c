@@ -74,17 +74,17 @@ int neff_header_read(struct nf_str bytes, uint64_t file_bytes, struct neff_heade
 
 bool neff__zero_block(const uint8_t *block)
 {
-    for (size_t i = 0; i < TAR_BLOCK; i++)
-        if (block[i])
-            return false;
-    return true;
+    static const uint8_t zero[TAR_BLOCK];
+    return memcmp(block, zero, TAR_BLOCK) == 0;
 }
 
 uint32_t neff__tar_sum(const uint8_t *block)
 {
     uint32_t sum = 0;
     for (size_t i = 0; i < TAR_BLOCK; i++)
-        sum += i >= TAR_SUM && i < TAR_SUM + 8 ? ' ' : block[i];
+        sum += block[i];
+    for (size_t i = TAR_SUM; i < TAR_SUM + 8; i++) /* counts as spaces */
+        sum += (uint32_t)' ' - block[i];
     return sum;
 }
 

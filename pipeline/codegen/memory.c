@@ -457,6 +457,7 @@ static uint32_t plan_value(struct mem *m, struct cg_value *v)
     }
     struct plan_value *pv = &p->value[p->nvalues];
     *pv = (struct plan_value){.dt = v->dt, .rank = v->rank, .count = v->count};
+    pv->dims = nf_arena_alloc_raw(m->cg->arena, v->rank * sizeof *v->dims);
     memcpy(pv->dims, v->dims, v->rank * sizeof *v->dims);
     pv->bytes = v->count * (int64_t)cpu_dt_bytes((enum cpu_dt)v->dt);
     if (b->kind == CG_ARG) {

@@ -42,32 +42,30 @@ int cpu_exec_watch(struct cpu_exec *x, int (*seen)(void *user, const struct plan
 }
 
 /* Places of block numbers in the attributes, by op. */
-size_t step_blocks(const struct plan_step *s, int64_t *ids, size_t max)
+bool step_block(const struct plan_step *s, uint32_t i, int64_t *ret_id)
 {
-    size_t n = 0;
+    bool is = false;
+    uint32_t at = i;
     switch ((enum plan_op)s->op) {
-    case PLAN_WHILE:
-        ids[n++] = s->attr[0];
-        ids[n++] = s->attr[1];
-        break;
-    case PLAN_CASE:
-        for (uint32_t i = 0; i < s->nattr && n < max; i++) ids[n++] = s->attr[i];
-        break;
-    case PLAN_MAP: case PLAN_DEVICES:
-        ids[n++] = s->attr[0];
-        break;
+    case PLAN_WHILE: is = i < 2; break;
+    case PLAN_CASE: is = i < s->nattr; break;
+    case PLAN_MAP: case PLAN_DEVICES: is = i < 1; break;
     case PLAN_REDUCE: case PLAN_WINDOW: case PLAN_SCATTER: case PLAN_SORT: case PLAN_COLLECTIVE:
-        if (s->attr[0] == BODY_BLOCK) ids[n++] = s->attr[1];
+        is = i < 1 && s->attr[0] == BODY_BLOCK;
+        at = 1;
         break;
-    case PLAN_SELSCATTER:
-        if (s->attr[0] == BODY_BLOCK) ids[n++] = s->attr[1];
-        if (s->attr[2] == BODY_BLOCK) ids[n++] = s->attr[3];
+    case PLAN_SELSCATTER: {
+        uint32_t first = s->attr[0] == BODY_BLOCK, count = first + (s->attr[2] == BODY_BLOCK);
+        is = i < count;
+        at = i == 0 && first ? 1 : 3;
         break;
+    }
     case PLAN_KERNEL: case PLAN_COPY: case PLAN_DOT: case PLAN_GATHER: case PLAN_DSLICE: case PLAN_DUPDATE: case PLAN_TOPK: case PLAN_FFT:
     case PLAN_CHOLESKY: case PLAN_TRISOLVE: case PLAN_RNGBITS: case PLAN_PROCESS: case PLAN_OP_MAX:
         break;
     }
-    return n;
+    if (is) *ret_id = s->attr[at];
+    return is;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- kernel */

@@ -8,6 +8,7 @@
 #include <cpuid.h>
 #endif
 #include <inttypes.h>
+#include <stdatomic.h>
 
 #define MAGIC "NFCPLAN1"
 
@@ -161,6 +162,7 @@ int plan_read(struct nf_str bytes, const struct plan_sizes *sizes, struct nf_are
         v->index = nf_reader_u32le(&r);
         v->offset = (int64_t)nf_reader_u64le(&r);
         if (v->rank > PLAN_RANK_MAX) return nf_fail(err, NF_ECORRUPT, "plan: value %u has rank %u", i, v->rank);
+        v->dims = nf_arena_alloc_raw(arena, v->rank * sizeof *v->dims);
         for (int d = 0; d < v->rank; d++) v->dims[d] = (int64_t)nf_reader_u64le(&r);
     }
     for (uint32_t i = 0; i < p->nkernels && !r.failed; i++) {
@@ -215,11 +217,10 @@ static int check_block(struct plan *p, uint32_t i, int depth, struct nf_error *e
 /* Blocks that a step runs: while has two, case some, the bodies one or two. */
 static int check_blocks_of(struct plan *p, const struct plan_step *s, int depth, struct nf_error *err)
 {
-    int64_t ids[PLAN_ATTRS_MAX];
-    size_t n = step_blocks(s, ids, NF_ARRAY_LEN(ids));
-    for (size_t i = 0; i < n; i++) {
-        if (ids[i] <= 0 || ids[i] >= p->nblocks) BAD("plan: there is no block %" PRId64, ids[i]);
-        int rc = check_block(p, (uint32_t)ids[i], depth + 1, err);
+    int64_t id;
+    for (uint32_t i = 0; step_block(s, i, &id); i++) {
+        if (id <= 0 || id >= p->nblocks) BAD("plan: there is no block %" PRId64, id);
+        int rc = check_block(p, (uint32_t)id, depth + 1, err);
         if (rc) return rc;
     }
     return 0;
@@ -296,13 +297,19 @@ void cpu_features_print(uint64_t features, struct nf_buf *out)
     if (first) nf_buf_add_c(out, "none");
 }
 
+#define FEATURES_KNOWN ((uint64_t)1 << 63)
+
+/* Asking CPUID costs a microsecond in a virtual machine: once a process. */
 uint64_t cpu_features(void)
 {
-    uint64_t f = 0;
+    static _Atomic uint64_t known;
+    uint64_t f = atomic_load_explicit(&known, memory_order_relaxed);
+    if (f) return f & ~FEATURES_KNOWN;
+    f = FEATURES_KNOWN;
 #if defined(__x86_64__)
     unsigned eax, ebx, ecx = 0, edx;
     __builtin_cpu_init();
-    (void)__get_cpuid(1, &eax, &ebx, &ecx, &edx);
+    if (__builtin_cpu_supports("avx")) __cpuid(1, eax, ebx, ecx, edx);
     if (__builtin_cpu_supports("avx2")) f |= CPU_FEATURE_AVX2;
     if (__builtin_cpu_supports("fma")) f |= CPU_FEATURE_FMA;
     /* Not every compiler's builtin knows f16c; the system keeps its registers where it keeps AVX's. */
@@ -315,5 +322,6 @@ uint64_t cpu_features(void)
 #elif defined(__aarch64__)
     f |= CPU_FEATURE_NEON;
 #endif
-    return f;
+    atomic_store_explicit(&known, f, memory_order_relaxed);
+    return f & ~FEATURES_KNOWN;
 }

@@ -43,7 +43,7 @@ struct plan_value {
     uint8_t dt, rank, where;
     uint32_t index;               /* of the argument or output */
     int64_t offset, count, bytes; /* elements and bytes are derived */
-    int64_t dims[PLAN_RANK_MAX];
+    int64_t *dims;
 };
 
 struct plan_kernel {

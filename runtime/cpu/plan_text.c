@@ -101,16 +101,19 @@ static uint32_t value(struct parser *s)
     }
     scan_skip(&s->scan, n);
     struct plan_value *v = &s->p->value[i];
+    int64_t dims[PLAN_RANK_MAX];
     *v = (struct plan_value){.dt = (uint8_t)t, .count = 1};
     scan_need(&s->scan, "[");
     for (bool more = !scan_take(&s->scan, "]"); more && !s->scan.bad;) {
         if (v->rank == PLAN_RANK_MAX) s->scan.bad = true;
-        else v->dims[v->rank] = scan_number(&s->scan, 0, INT64_MAX / 64);
-        if (!s->scan.bad && __builtin_mul_overflow(v->count, v->dims[v->rank], &v->count)) s->scan.bad = true;
-        v->rank++;
+        else dims[v->rank] = scan_number(&s->scan, 0, INT64_MAX / 64);
+        if (!s->scan.bad && __builtin_mul_overflow(v->count, dims[v->rank], &v->count)) s->scan.bad = true;
+        if (!s->scan.bad) v->rank++;
         more = scan_take(&s->scan, "x");
         if (!more) scan_need(&s->scan, "]");
     }
+    v->dims = nf_arena_alloc_raw(s->arena, v->rank * sizeof *v->dims);
+    memcpy(v->dims, dims, v->rank * sizeof *dims);
     scan_need(&s->scan, "@");
     int w = 0;
     while (w < PLAN_WHERE_MAX && !scan_take(&s->scan, where_names[w])) w++;

@@ -82,8 +82,8 @@ static inline uint32_t in_list(const int64_t *list, uint32_t n, int64_t x)
     return n;
 }
 
-/* Block numbers among the attributes; returns how many. */
-size_t step_blocks(const struct plan_step *s, int64_t *ids, size_t max);
+/* The i-th block number among the attributes; false: it has no more. */
+bool step_block(const struct plan_step *s, uint32_t i, int64_t *ret_id);
 
 /* A dense copy of nd dims: dst[base + sum ds*i] = src[base + sum ss*i], `size` bytes an element. Threads are used. */
 struct cpu_copy_dim {

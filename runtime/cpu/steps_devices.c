@@ -126,11 +126,10 @@ static void look_inside(struct inside *in, uint32_t block)
     for (uint32_t k = 0; k < b->nparam; k++) written(in, b->param[k]);
     for (uint32_t k = 0; k < b->nresult; k++) in->named[b->result[k]] = true;
     for (uint32_t i = 0; i < b->nstep; i++) {
-        int64_t ids[PLAN_ATTRS_MAX];
+        int64_t id;
         for (uint32_t k = 0; k < b->step[i].nin; k++) in->named[b->step[i].in[k]] = true;
         for (uint32_t k = 0; k < b->step[i].nout; k++) written(in, b->step[i].out[k]);
-        size_t n = step_blocks(&b->step[i], ids, NF_ARRAY_LEN(ids));
-        for (size_t k = 0; k < n; k++) look_inside(in, (uint32_t)ids[k]);
+        for (uint32_t k = 0; step_block(&b->step[i], k, &id); k++) look_inside(in, (uint32_t)id);
     }
 }
 
