@@ -368,19 +368,6 @@ static V extreme(struct em *e, enum cpu_dt t, bool max, V a, V b, int vl)
     return LLVMBuildSelect(B, take, a, b, "");
 }
 
-static V erfc_f32(struct em *e, V x, int vl)
-{
-    /* t exp(-x^2 + P(t)), t = 1/(1 + |x|/2), in double: relative error below 1.2e-7 everywhere. */
-    static const double c[] = {0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223};
-    struct vm w = math(e, vl, true);
-    V d = LLVMBuildFPExt(B, x, w.f, ""), a = vm_call(&w, "llvm.fabs", w.f, &d, 1);
-    V t = LLVMBuildFDiv(B, vm_f(&w, 1), LLVMBuildFAdd(B, LLVMBuildFMul(B, a, vm_f(&w, 0.5), ""), vm_f(&w, 1), ""), ""), p = vm_f(&w, c[0]);
-    for (int i = 1; i < 10; i++) p = vm_call(&w, "llvm.fma", w.f, (V[]){p, t, vm_f(&w, c[i])}, 3);
-    V r = LLVMBuildFMul(B, t, vm_exp(&w, LLVMBuildFSub(B, p, LLVMBuildFMul(B, a, a, ""), "")), "");
-    r = LLVMBuildSelect(B, LLVMBuildFCmp(B, LLVMRealOLT, d, vm_f(&w, 0), ""), LLVMBuildFSub(B, vm_f(&w, 2), r, ""), r, "");
-    return LLVMBuildFPTrunc(B, r, vec(LLVMFloatTypeInContext(e->cx), vl), "");
-}
-
 /* |a| - n |b| with the sign of a, exactly, in double: the quotient's first 24 bits are taken away until less than |b| is left. A quotient
  * a little too small is taken, so nothing is ever taken twice; in the end |b| itself may be left. */
 static V remainder_f32(struct em *e, V a, V b, int vl)
@@ -476,7 +463,7 @@ static V float_op(struct em *e, const struct rp_ins *s, V *w, int vl, bool wide,
     case RP_PREC: return reduce_precision(e, s, a, vl);
     case RP_TAN: return LLVMBuildFDiv(B, vm_sincos(&v, a, false), vm_sincos(&v, a, true), "");
     case RP_ERF: return vm_erf(&v, a);
-    case RP_ERFC: return erfc_f32(e, a, vl);
+    case RP_ERFC: return vm_erfc(&v, a);
     case RP_REAL: *ret_exact = true; return a;
     case RP_IMAG: *ret_exact = true; return vm_f(&v, 0);
     case RP_ADD: return LLVMBuildFAdd(B, a, b, "");

@@ -37,6 +37,7 @@ LLVMValueRef vm_log1p(const struct vm *v, LLVMValueRef x);
 LLVMValueRef vm_tanh(const struct vm *v, LLVMValueRef x);
 LLVMValueRef vm_logistic(const struct vm *v, LLVMValueRef x);
 LLVMValueRef vm_erf(const struct vm *v, LLVMValueRef x);          /* f32 only */
+LLVMValueRef vm_erfc(const struct vm *v, LLVMValueRef x);         /* f32 only */
 LLVMValueRef vm_sincos(const struct vm *v, LLVMValueRef x, bool cosine);
 LLVMValueRef vm_pow(const struct vm *v, LLVMValueRef x, LLVMValueRef y); /* f32 only, all special cases */
 LLVMValueRef vm_cbrt(const struct vm *v, LLVMValueRef x);         /* f32 only */
