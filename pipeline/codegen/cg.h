@@ -235,7 +235,12 @@ struct cg_steps {
 /* 1: a value was stored or copied that was not before; group again. 0 or negative: as usual. */
 int cg_lower(struct cg_graph *g, struct cg_steps *ret_steps, struct nf_error *err);
 
+/* ---- attention.c ---- */
+void cg_fuse_attention(struct cg_graph *g);
+
 /* ---- memory.c ---- */
+/* May output argument `out` of the kernel lie where input argument `in` is? */
+bool cg_in_place(const struct rp_prog *p, int in, int out);
 int cg_plan(struct cg *cg, struct plan **ret_plan, struct nf_error *err);
 
 /* ---- emit.c ---- */

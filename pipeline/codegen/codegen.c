@@ -3,7 +3,7 @@
  *     stage    requires            provides
  *     import   verified module     graph of simple operations, calls inlined, equal values made once
  *     group    graph               spaces, depths, groups = kernels, which values have memory
- *     lower    groups              steps in order: row programs, products, library steps; repeated while views do not fit
+ *     lower    groups              steps in order: row programs, products, library steps; repeated while views do not fit; then attentions
  *     plan     steps               lifetimes, shared memory, arena, plan
  *     emit     distinct programs   image, kernel offsets */
 #include "pipeline/codegen/codegen.h"
@@ -117,8 +117,9 @@ static void count(const struct cg *cg, const struct plan *p, struct cg_report *r
     for (uint32_t b = 0; b < p->nblocks; b++)
         for (uint32_t i = 0; i < p->block[b].nstep; i++) {
             r->steps++;
-            r->kernels += p->block[b].step[i].op == PLAN_KERNEL;
-            r->dots += p->block[b].step[i].op == PLAN_DOT;
+            const int op = p->block[b].step[i].op;
+            r->kernels += op == PLAN_KERNEL || op == PLAN_ATTENTION;
+            r->dots += op == PLAN_DOT ? 1 : op == PLAN_ATTENTION ? 2 : 0;
         }
     for (uint32_t i = 0; i < p->nkernels; i++) r->native += p->kernel[i].image_offset >= 0;
 }
@@ -194,6 +195,7 @@ static int build(struct hlo_module *m, struct nf_str graph, const struct cg_requ
             goto out;
         }
     }
+    cg_fuse_attention(cg.main);
     print_stage(&cg, "group", NULL);
     t0 = nf_now_ns();
     rep.group_ns = t0 - t1;

@@ -20,6 +20,7 @@ struct em {
     LLVMTypeRef i1, i8, i16, i32, i64, ptr, half;
     V fn, args;
     V *argp;               /* by argument; scratch last */
+    V end;                 /* of a program that is cut: one more than its last column */
     V *rowp;               /* address of each access at the parallel index */
     V *addr;               /* ... and at the sequential index */
     V *val, *inv;          /* by instruction: vector of the current slot; scalar, when it is the same for all lanes */
@@ -770,11 +771,11 @@ static void row_pass(struct em *e, int from, int to)
             instruction(e, i, NULL, 1, NULL, 0);
             e->inv[i] = e->val[i];
         }
-    int64_t unrolled = n / (L * U) * (L * U), vectors = n / L * L;
+    int64_t unrolled = n / (L * U) * (L * U), vectors = n / L * L; /* cut: both are n, for RP_CUT is a multiple of L * U */
     if (unrolled) {
         struct loop l = loop_begin(e, c64(e, 0));
         for (int u = 0; u < U; u++) body(e, from, to, u ? LLVMBuildAdd(B, l.i, c64(e, u * L), "") : l.i, L, NULL, u);
-        loop_end(e, &l, L * U, c64(e, unrolled - L * U));
+        loop_end(e, &l, L * U, p->cut ? LLVMBuildSub(B, e->end, c64(e, L * U), "") : c64(e, unrolled - L * U));
     }
     if (vectors > unrolled) {
         struct loop l = loop_begin(e, c64(e, unrolled));
@@ -1022,6 +1023,7 @@ void emit_kernel(LLVMModuleRef m, const char *name, const struct rp_prog *p, con
     attribute(e, "no-builtins", "");
     LLVMPositionBuilderAtEnd(B, LLVMAppendBasicBlockInContext(e->cx, e->fn, ""));
     for (int i = 0; i <= p->narg; i++) e->argp[i] = i < p->narg || p->scratch_bytes ? LLVMBuildLoad2(B, e->ptr, gep(e, LLVMGetParam(e->fn, 0), c64(e, i), 8), "") : NULL;
+    if (p->cut) e->end = LLVMBuildLoad2(B, e->i64, gep(e, LLVMGetParam(e->fn, 0), c64(e, p->narg + 1), 8), "");
     emit_body(e, LLVMGetParam(e->fn, 1), LLVMGetParam(e->fn, 2));
     LLVMBuildRetVoid(B);
     LLVMDisposeBuilder(e->b);

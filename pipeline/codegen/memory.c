@@ -173,7 +173,7 @@ static bool same_access(const struct rp_prog *p, int a, int b)
 
 /* May output argument `out` of the kernel lie where input argument `in` is? Every access to both must be the same one, no
  * element be read after its store, and each stored by the iteration that reads it. */
-static bool in_place(const struct rp_prog *p, int in, int out)
+bool cg_in_place(const struct rp_prog *p, int in, int out)
 {
     int access = -1, stored = -1;
     for (int a = 0; a < p->nacc; a++) {
@@ -210,7 +210,7 @@ static void merge_steps(struct mem *m, struct cg_graph *g)
                 struct cg_value *in = memory_of(st->in[k]);
                 struct buffer *ib = buffer_of(m, in);
                 if (!ib || ib == ob || !mergeable(ib) || ib->last != t || ib->bytes != ob->bytes) continue;
-                bool ok = st->op == PLAN_KERNEL ? in_place(st->prog, (int)k, (int)(st->nin + o)) : st->lib && st->lib->in_place && k == 0 && o == 0;
+                bool ok = st->op == PLAN_KERNEL ? cg_in_place(st->prog, (int)k, (int)(st->nin + o)) : st->lib && st->lib->in_place && k == 0 && o == 0;
                 /* The same memory under another operand would be overwritten under its feet. */
                 for (uint32_t q = 0; q < st->nin && ok; q++)
                     if (q != k && buffer_of(m, st->in[q]) == ib) ok = false;
@@ -265,7 +265,7 @@ static bool made_in_place(const struct cg_graph *body, const struct cg_value *p,
                 reads++;
             }
         if (out == st->nout || reads != 1) return false;
-        if (st->op == PLAN_KERNEL) return in_place(st->prog, (int)in, (int)(st->nin + out));
+        if (st->op == PLAN_KERNEL) return cg_in_place(st->prog, (int)in, (int)(st->nin + out));
         return st->lib && st->lib->in_place && in == 0 && out == 0;
     }
     return false;
@@ -402,7 +402,7 @@ static bool taken_over(struct mem *m, const struct buffer *b, const struct buffe
         writes++;
     }
     if (reads != 1 || writes != 1) return false;
-    return library ? in == 0 && out == 0 && b->bytes == output->bytes : in_place(st->prog, (int)in, (int)(st->nin + out));
+    return library ? in == 0 && out == 0 && b->bytes == output->bytes : cg_in_place(st->prog, (int)in, (int)(st->nin + out));
 }
 
 /* What is dead before an output is first written may lie in its memory (gradients in that of the weights to come); the rest goes to the
@@ -555,6 +555,10 @@ static void build(struct mem *m, struct cg_graph *g)
         int64_t *attr = NF_NEW_ARRAY(m->cg->arena, int64_t, st->nattr + 1);
         if (st->nattr) memcpy(attr, st->attr, st->nattr * sizeof *attr);
         ps->attr = attr;
+        if (st->op == PLAN_ATTENTION) {
+            attr[0] = kernel_number(m, st);
+            m->plan->scratch_bytes = NF_MAX(m->plan->scratch_bytes, cpu_attention_scratch(ps, (uint64_t)st->prog->scratch_bytes));
+        }
         for (uint32_t k = 0; st->lib && k < st->lib->ngraph; k++) {
             attr[st->lib->graph_attr[k]] = st->lib->graphs[k]->block;
             build(m, st->lib->graphs[k]);
@@ -575,7 +579,7 @@ static bool donation_safe(struct mem *m, uint32_t out, const struct buffer *b)
     for (uint32_t k = 0; k < st->nin; k++)
         if (memory_of(st->in[k]) == m->cg->args[arg])
             for (uint32_t o = 0; o < st->nout; o++)
-                if (buffer_of(m, st->out[o]) == b) return in_place(st->prog, (int)k, (int)(st->nin + o));
+                if (buffer_of(m, st->out[o]) == b) return cg_in_place(st->prog, (int)k, (int)(st->nin + o));
     return false;
 }
 

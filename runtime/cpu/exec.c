@@ -60,7 +60,7 @@ bool step_block(const struct plan_step *s, uint32_t i, int64_t *ret_id)
         at = i == 0 && first ? 1 : 3;
         break;
     }
-    case PLAN_KERNEL: case PLAN_COPY: case PLAN_DOT: case PLAN_GATHER: case PLAN_DSLICE: case PLAN_DUPDATE: case PLAN_TOPK: case PLAN_FFT:
+    case PLAN_KERNEL: case PLAN_COPY: case PLAN_DOT: case PLAN_ATTENTION: case PLAN_GATHER: case PLAN_DSLICE: case PLAN_DUPDATE: case PLAN_TOPK: case PLAN_FFT:
     case PLAN_CHOLESKY: case PLAN_TRISOLVE: case PLAN_RNGBITS: case PLAN_PROCESS: case PLAN_OP_MAX:
         break;
     }
@@ -70,6 +70,19 @@ bool step_block(const struct plan_step *s, uint32_t i, int64_t *ret_id)
 
 /* ----------------------------------------------------------------------------------------------------------- kernel */
 
+int step_kernel_argument(const struct rp_prog *p, int arg, int64_t outer, const struct plan_value *v, bool input, struct nf_error *err)
+{
+    for (int a = 0; a < p->nacc; a++) {
+        const struct rp_acc *acc = &p->acc[a];
+        int64_t low, high;
+        if (acc->arg != arg) continue;
+        if (acc->dt != v->dt || !rp_extent(p, a, outer, &low, &high) || low < 0 || high >= v->count) BAD("access %d is outside its value", a);
+    }
+    for (int i = 0; input && i < p->nins; i++)
+        if (p->ins[i].op == RP_ST && p->acc[p->ins[i].aux].arg == arg) BAD("a kernel stores into its input");
+    return 0;
+}
+
 /* attributes: kernel, extent of the outermost dim, grain (iterations of the range a chunk) */
 int step_kernel__check(const struct plan *p, const struct plan_step *s, struct nf_error *err)
 {
@@ -77,17 +90,12 @@ int step_kernel__check(const struct plan *p, const struct plan_step *s, struct n
     if (k < 0 || k >= p->nkernels || outer < 0 || s->attr[2] < 1) BAD("there is no kernel %" PRId64, k);
     const struct plan_kernel *kernel = &p->kernel[k];
     if (kernel->args != s->nin + s->nout || kernel->args > 1024) BAD("kernel %" PRId64 " takes %u arguments", k, kernel->args);
+    if (kernel->prog && kernel->prog->cut) BAD("kernel %" PRId64 " is cut", k);
     if (__builtin_mul_overflow(outer, kernel->per_outer, &range)) BAD("the range is too large");
-    const struct rp_prog *prog = kernel->prog;
-    for (int a = 0; prog && outer && a < prog->nacc; a++) {
-        const struct rp_acc *acc = &prog->acc[a];
-        int64_t low, high;
-        if (acc->arg < 0) continue;
-        const struct plan_value *v = &p->value[(uint32_t)acc->arg < s->nin ? s->in[acc->arg] : s->out[(uint32_t)acc->arg - s->nin]];
-        if (acc->dt != v->dt || !rp_extent(prog, a, outer, &low, &high) || low < 0 || high >= v->count) BAD("access %d is outside its value", a);
+    for (uint32_t a = 0; kernel->prog && outer && a < kernel->args; a++) {
+        int rc = step_kernel_argument(kernel->prog, (int)a, outer, a < s->nin ? step_in(p, s, a) : step_out(p, s, a - s->nin), a < s->nin, err);
+        if (rc) return rc;
     }
-    for (int i = 0; prog && i < prog->nins; i++)
-        if (prog->ins[i].op == RP_ST && (uint32_t)prog->acc[prog->ins[i].aux].arg < s->nin) BAD("a kernel stores into its input");
     return 0;
 }
 

@@ -254,47 +254,76 @@ static enum direct direct_mode(const struct gemm *g, int mr, int64_t i0, int64_t
     return BY_COLS;
 }
 
-static void run_direct(const struct gemm *g, const struct gemm_kernels *uk, enum direct mode, int64_t i0, int64_t i1, int64_t j0, int64_t j1, float *scratch)
+/* Rows [i0, i1), columns [j0, j1) of C (+)= kc of the contracted dim from k0; pb: panels of B from column j0 on, of panel_k rows each. */
+static void direct_block(const struct gemm *g, const struct gemm_kernels *uk, enum direct mode, int64_t k0, int64_t kc, const float *pb, int64_t panel_k, int64_t i0,
+                         int64_t i1, int64_t j0, int64_t j1, float *tile)
 {
     const int mr = uk->mr, nr = uk->nr32;
-    float *pb = scratch + (size_t)(MC + GEMM_MR_MAX) * GEMM_KC, *tile = pb + (size_t)(GEMM_NC + GEMM_NR_MAX) * GEMM_KC, *c = g->c;
     const float *a = g->a;
     const bool c_flat = contiguous(g->cn + j0, j1 - j0);
-    struct gemm_runs runs;
+    float *c = g->c;
+    struct gemm_runs runs = {.n = 0};
+    for (int64_t k = 0; mode == BY_ROWS && k < kc; k += runs.length[runs.n++]) {
+        runs.offset[runs.n] = g->ak[k0 + k];
+        runs.length[runs.n] = run_at(g->ak + k0 + k, kc - k);
+    }
+    for (int64_t ib = i0; ib < i1; ib += MC)
+        for (int64_t j = j0; j < j1; j += nr)
+            for (int64_t i = ib, ie = NF_MIN(ib + MC, i1); i < ie; i += mr) {
+                int cols = (int)NF_MIN(j1 - j, (int64_t)nr), real = (int)NF_MIN(ie - i, (int64_t)mr);
+                int rows = mode == BY_ROWS && real > 5 ? mr : real;
+                int64_t ldc = real > 1 ? g->cm[i + 1] - g->cm[i] : 0;
+                bool direct = c_flat && cols == nr && rows == real && ldc >= 0;
+                for (int r = 2; direct && r < real; r++) direct = g->cm[i + r] - g->cm[i + r - 1] == ldc;
+                float *to = direct ? c + g->cm[i] + g->cn[j] : tile;
+                int64_t ld = direct ? ldc : nr;
+                const float *b = pb + (j - j0) * panel_k;
+                if (mode == BY_ROWS) {
+                    const float *row[GEMM_MR_MAX];
+                    for (int r = 0; r < rows; r++) row[r] = a + g->am[i + NF_MIN(r, real - 1)];
+                    uk->f32_rows(rows, row, &runs, b, to, ld, direct && k0 > 0);
+                } else {
+                    for (int r = 0; r < real; r += r == 0 && real == mr ? mr : 5) /* heights that kernels have */
+                        uk->f32_cols(NF_MIN(real - r, real == mr ? mr : 5), a + g->am[i] + r, g->ak + k0, kc, b, to + r * ld, ld, direct && k0 > 0);
+                }
+                for (int r = 0; !direct && r < real; r++)
+                    for (int q = 0; q < cols; q++) {
+                        float *out = c + g->cm[i + r] + g->cn[j + q];
+                        *out = k0 > 0 ? *out + tile[r * nr + q] : tile[r * nr + q];
+                    }
+            }
+}
+
+static void run_direct(const struct gemm *g, const struct gemm_kernels *uk, enum direct mode, int64_t i0, int64_t i1, int64_t j0, int64_t j1, float *scratch)
+{
+    float *pb = scratch + (size_t)(MC + GEMM_MR_MAX) * GEMM_KC, *tile = pb + (size_t)(GEMM_NC + GEMM_NR_MAX) * GEMM_KC;
     for (int64_t k0 = 0; k0 < g->k; k0 += GEMM_KC) {
         int64_t kc = NF_MIN(g->k - k0, (int64_t)GEMM_KC);
-        runs.n = 0;
-        for (int64_t k = 0; mode == BY_ROWS && k < kc; k += runs.length[runs.n++]) {
-            runs.offset[runs.n] = g->ak[k0 + k];
-            runs.length[runs.n] = run_at(g->ak + k0 + k, kc - k);
-        }
         pack_block_f32(uk, true, pb, g->b_type, g->b, g->bn + j0, g->bk + k0, j1 - j0, kc);
-        for (int64_t ib = i0; ib < i1; ib += MC)
-            for (int64_t j = j0; j < j1; j += nr)
-                for (int64_t i = ib, ie = NF_MIN(ib + MC, i1); i < ie; i += mr) {
-                    int cols = (int)NF_MIN(j1 - j, (int64_t)nr), real = (int)NF_MIN(ie - i, (int64_t)mr);
-                    int rows = mode == BY_ROWS && real > 5 ? mr : real;
-                    int64_t ldc = real > 1 ? g->cm[i + 1] - g->cm[i] : 0;
-                    bool direct = c_flat && cols == nr && rows == real && ldc >= 0;
-                    for (int r = 2; direct && r < real; r++) direct = g->cm[i + r] - g->cm[i + r - 1] == ldc;
-                    float *to = direct ? c + g->cm[i] + g->cn[j] : tile;
-                    int64_t ld = direct ? ldc : nr;
-                    const float *b = pb + (j - j0) * kc;
-                    if (mode == BY_ROWS) {
-                        const float *row[GEMM_MR_MAX];
-                        for (int r = 0; r < rows; r++) row[r] = a + g->am[i + NF_MIN(r, real - 1)];
-                        uk->f32_rows(rows, row, &runs, b, to, ld, direct && k0 > 0);
-                    } else {
-                        for (int r = 0; r < real; r += r == 0 && real == mr ? mr : 5) /* heights that kernels have */
-                            uk->f32_cols(NF_MIN(real - r, real == mr ? mr : 5), a + g->am[i] + r, g->ak + k0, kc, b, to + r * ld, ld, direct && k0 > 0);
-                    }
-                    for (int r = 0; !direct && r < real; r++)
-                        for (int q = 0; q < cols; q++) {
-                            float *out = c + g->cm[i + r] + g->cn[j + q];
-                            *out = k0 > 0 ? *out + tile[r * nr + q] : tile[r * nr + q];
-                        }
-                }
+        direct_block(g, uk, mode, k0, kc, pb, kc, i0, i1, j0, j1, tile);
     }
+}
+
+/* ------------------------------------------------------------------------------------------------------ packed once */
+
+int gemm_tile_rows(void) { return kernels()->mr; }
+
+static int64_t whole_panels(int64_t n, int nr) { return (n + nr - 1) / nr * nr; }
+
+void gemm_pack(const struct gemm *g, int64_t n, int64_t k, float *packed)
+{
+    const struct gemm_kernels *uk = kernels();
+    for (int64_t k0 = 0; k0 < k; k0 += GEMM_KC)
+        pack_block_f32(uk, true, packed + whole_panels(n, uk->nr32) * k0, g->b_type, g->b, g->bn, g->bk + k0, n, NF_MIN(k - k0, (int64_t)GEMM_KC));
+}
+
+void gemm_run_packed(const struct gemm *g, const float *packed, int64_t packed_n, int64_t packed_k, int64_t i0, int64_t i1, int64_t n, int64_t k)
+{
+    const struct gemm_kernels *uk = kernels();
+    float tile[GEMM_MR_MAX * GEMM_NR_MAX];
+    for (int64_t k0 = 0; k0 < k; k0 += GEMM_KC)
+        direct_block(g, uk, BY_ROWS, k0, NF_MIN(k - k0, (int64_t)GEMM_KC), packed + whole_panels(packed_n, uk->nr32) * k0, NF_MIN(packed_k - k0, (int64_t)GEMM_KC), i0, i1,
+                     0, n, tile);
 }
 
 void gemm_run(const struct gemm *g, int64_t i0, int64_t i1, int64_t j0, int64_t j1, void *scratch)

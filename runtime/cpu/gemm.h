@@ -28,6 +28,12 @@ size_t gemm_scratch(void);
 void gemm_block(const struct gemm *g, int threads, int64_t *ret_rows, int64_t *ret_cols);
 /* Rows [i0, i1), columns [j0, j1) of C, on the calling thread. */
 void gemm_run(const struct gemm *g, int64_t i0, int64_t i1, int64_t j0, int64_t j1, void *scratch);
+/* f32, B packed once for many blocks of rows: columns [0, n) and the first k of the contracted dim, into gemm_packed(n, k) floats. Then rows
+ * [i0, i1) of C from columns and k up to what was packed; rows of A are read where they lie. */
+static inline size_t gemm_packed(int64_t n, int64_t k) { return (size_t)(n + GEMM_NR_MAX) * (size_t)k; }
+void gemm_pack(const struct gemm *g, int64_t n, int64_t k, float *packed);
+void gemm_run_packed(const struct gemm *g, const float *packed, int64_t packed_n, int64_t packed_k, int64_t i0, int64_t i1, int64_t n, int64_t k);
+int gemm_tile_rows(void);            /* rows of C that a kernel makes at once */
 const char *gemm_isa(void);          /* "avx2", "avx512", "portable" */
 
 /* Offsets of neighbours: stretches of a contracted dim in which each element lies beside the one before. */

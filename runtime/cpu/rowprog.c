@@ -15,7 +15,7 @@ const char *const rp_red_names[RP_RED_MAX] = {"sum", "prod", "max", "min", "all"
 void rp_print(const struct rp_prog *p, struct nf_buf *out)
 {
     if (p->block) nf_buf_addf(out, "col %d %d *", p->block, p->npar);
-    else nf_buf_addf(out, "row %d *", p->npar);
+    else nf_buf_addf(out, "row %s%d *", p->cut ? "cut " : "", p->npar);
     for (int i = 1; i < p->nd; i++) nf_buf_addf(out, " %" PRId64, p->dims[i]);
     nf_buf_add_char(out, '\n');
     for (int i = 0; i < p->nacc; i++) {
@@ -85,6 +85,10 @@ static void parse_head(struct scan *s, struct rp_prog *p)
     struct nf_str mode = word(s);
     if (nf_str_eq_c(mode, "col")) p->block = (int)number(s, 1, 4096);
     else if (!nf_str_eq_c(mode, "row")) s->bad = true;
+    if (!p->block && nf_str_starts(s->line, NF_STR("cut "))) {
+        p->cut = true;
+        (void)word(s);
+    }
     p->npar = (int)number(s, 1, RP_DIMS_MAX);
     if (!nf_str_eq_c(word(s), "*")) s->bad = true;
     p->dims[0] = 1;
@@ -234,6 +238,7 @@ int rp_verify(struct rp_prog *p, struct nf_error *err)
     int pass = 0;
     if (p->nd < 1 || p->nd > RP_DIMS_MAX || p->npar < 1 || p->npar > p->nd) BAD("row program of %d dims, %d of them parallel", p->nd, p->npar);
     if (p->block && p->npar == p->nd) BAD("row program by columns without a vector dimension");
+    if (p->cut && (p->block || p->npar == p->nd || p->dims[p->nd - 1] % RP_CUT)) BAD("row program cut where it can't be");
     for (int i = 1; i < p->nd; i++)
         if (p->dims[i] < 1) BAD("row program with extent %" PRId64, p->dims[i]);
     p->narg = 0;

@@ -5,6 +5,8 @@
  * it only bounds the range.
  *
  *     ROW mode: a pass loops over the sequential and vector dims; a reduction gives one number per parallel index.
+ *     ROW mode, cut: passes end at a column that the caller gives in the place after the scratch, a multiple of RP_CUT and at
+ *               most the vector dim's extent, which is one too
  *     COL mode: the vector dim is cut in blocks of `block` lanes that join the parallel range as its fastest part; a pass
  *               loops over the sequential dims; a reduction gives one number per lane.
  *
@@ -17,7 +19,7 @@
  *
  * Text form, one line an instruction, parse(print(p)) == p:
  *
- *     program = ( "row" | "col" SP block ) SP npar SP "*" { SP extent } "\n" { access } { instruction } "end\n"
+ *     program = ( "row" [ SP "cut" ] | "col" SP block ) SP npar SP "*" { SP extent } "\n" { access } { instruction } "end\n"
  *     access  = "acc" SP ( arg | "-" | "scratch" ) SP type SP base { SP stride } "\n"      ; "-": no memory, for idx
  *     instruction = op SP type SP aux { SP operand } [ SP hex [ SP hex ] ] "\n"            ; hex: bits of a const
  *
@@ -29,7 +31,7 @@
 #include "runtime/cpu/types.h"
 
 enum { RP_DIMS_MAX = 16, RP_ACCS_MAX = 4096, RP_INS_MAX = 65536, RP_ARGS_MAX = 4096 };
-enum { RP_NO_ARG = -1, RP_SCRATCH = -2 };
+enum { RP_NO_ARG = -1, RP_SCRATCH = -2, RP_CUT = 64 };
 
 enum rp_op {
 #define RP_OP(sym, name, nsrc, cost) RP_##sym,
@@ -65,6 +67,7 @@ struct rp_ins {
 struct rp_prog {
     int nd, npar, nacc, nins, narg;
     int block;           /* COL: lanes of a block; 0: ROW */
+    bool cut;
     int64_t dims[RP_DIMS_MAX];
     int64_t scratch_bytes; /* of RP_SCRATCH accesses, found by rp_verify */
     struct rp_acc *acc;
@@ -81,7 +84,8 @@ int64_t rp_range(const struct rp_prog *p, int64_t outer);
 /* Elements that access a spans with that outer extent: [*ret_low, *ret_high], false when it overflows. */
 bool rp_extent(const struct rp_prog *p, int a, int64_t outer, int64_t *ret_low, int64_t *ret_high);
 
-/* Runs [lo, hi) in C. args: narg pointers, then the thread's scratch. Same results as compiled code up to rounding of
+/* Runs [lo, hi) in C. args: narg pointers, then the thread's scratch, then (as a
+ * number) where a program that is cut ends. Same results as compiled code up to rounding of
  * elementary functions and the order of sums; used where no code was emitted, and as its test. */
 void rp_run(const struct rp_prog *p, void *const *args, int64_t lo, int64_t hi);
 

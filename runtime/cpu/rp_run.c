@@ -150,7 +150,7 @@ static void one(struct run *r, int64_t first, int64_t width)
 void rp_run(const struct rp_prog *p, void *const *args, int64_t lo, int64_t hi)
 {
     struct run r = {.p = p, .args = args};
-    int64_t n = p->dims[p->nd - 1], blocks = p->block ? (n + p->block - 1) / p->block : 1;
+    int64_t n = p->cut ? (int64_t)(intptr_t)args[p->narg + 1] : p->dims[p->nd - 1], blocks = p->block ? (n + p->block - 1) / p->block : 1;
     r.val = nf_alloc_array((size_t)p->nins, sizeof *r.val);
     r.acc = nf_alloc_array((size_t)p->nins, sizeof *r.acc);
     for (int64_t flat = lo; flat < hi; flat++) {

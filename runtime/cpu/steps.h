@@ -54,6 +54,16 @@ static inline uint32_t attrs_list(struct attrs *a, int64_t *out, uint32_t max)
     return (uint32_t)n;
 }
 
+/* Argument `arg` of an interpreted kernel is this value: does it stay inside, and leave it alone if it is an input? */
+int step_kernel_argument(const struct rp_prog *p, int arg, int64_t outer, const struct plan_value *v, bool input, struct nf_error *err);
+
+/* Where the rows that an attention's second product reads lie: a strip of them in place of the scores, or beside them; or all of them, as a
+ * value that others read too. */
+enum { ATTENTION_IN_PLACE, ATTENTION_BESIDE, ATTENTION_KEPT };
+/* Scratch of a thread that such a step needs, with a kernel that needs `kernel_scratch`. */
+uint64_t cpu_attention_scratch(const struct plan_step *s, uint64_t kernel_scratch);
+bool cpu_attention_rowwise(const struct rp_prog *p, int arg, int64_t cols);
+
 /* What a region computes: one of enum rp_red, or these, or a block (then `block` is its number). */
 enum { BODY_BLOCK = -1, BODY_SET = -2, BODY_KEEP = -3 };
 

@@ -3,27 +3,14 @@
  *
  * f32 and narrower floats go through gemm in f32, f64 in f64; integers (exact), complex numbers and tiny products in f32 are plain
  * sums in order of k, one rounding an operation. */
+#include "runtime/cpu/dot.h"
 #include "runtime/cpu/gemm.h"
-#include "runtime/cpu/steps.h"
 
 #include <inttypes.h>
 
 #define BAD(...) return nf_fail(err, NF_ECORRUPT, __VA_ARGS__)
 
-/* attributes: offsets of a, b, c; then four lists, each n and its dims:
- *     batch (extent, a, b, c)   rows (extent, a, c)   columns (extent, b, c)   contracted (extent, a, b)
- * all strides in elements. A contracted extent of 0 gives zeros. */
-struct dims {
-    int n;
-    int64_t extent[PLAN_RANK_MAX], s[3][PLAN_RANK_MAX]; /* by operand a, b, c */
-    int64_t total;
-};
-struct dot {
-    int64_t offset[3];
-    struct dims batch, m, n, k;
-};
-
-static void read_dims(struct attrs *a, struct dims *d, bool in_a, bool in_b, bool in_c)
+static void read_dims(struct attrs *a, struct dot_dims *d, bool in_a, bool in_b, bool in_c)
 {
     int64_t n = attrs_next(a);
     bool in[3] = {in_a, in_b, in_c};
@@ -42,18 +29,19 @@ static void read_dims(struct attrs *a, struct dims *d, bool in_a, bool in_b, boo
     }
 }
 
-static bool read_dot(const struct plan_step *s, struct dot *d)
+bool dot_read(const struct plan_step *s, uint32_t from, uint32_t count, struct dot *d)
 {
-    struct attrs a = {.s = s};
+    struct attrs a = {.s = s, .at = from};
+    if (from > s->nattr || count > s->nattr - from) return false;
     for (int i = 0; i < 3; i++) d->offset[i] = attrs_next(&a);
     read_dims(&a, &d->batch, true, true, true);
     read_dims(&a, &d->m, true, false, true);
     read_dims(&a, &d->n, false, true, true);
     read_dims(&a, &d->k, true, true, false);
-    return !a.failed && a.at == s->nattr;
+    return !a.failed && a.at == from + count;
 }
 
-static bool reach(const struct dims *d, int operand, int64_t *low, int64_t *high)
+static bool reach(const struct dot_dims *d, int operand, int64_t *low, int64_t *high)
 {
     for (int i = 0; i < d->n; i++) {
         int64_t span;
@@ -63,23 +51,28 @@ static bool reach(const struct dims *d, int operand, int64_t *low, int64_t *high
     return true;
 }
 
+bool dot_inside(const struct dot *d, int o, int64_t count)
+{
+    int64_t low = d->offset[o], high = low;
+    return reach(&d->batch, o, &low, &high) && (o == DOT_B || reach(&d->m, o, &low, &high)) && (o == DOT_A || reach(&d->n, o, &low, &high)) &&
+           (o == DOT_C || reach(&d->k, o, &low, &high)) && low >= 0 && high < count;
+}
+
+/* attributes: a product (dot.h) */
 int step_dot__check(const struct plan *p, const struct plan_step *s, struct nf_error *err)
 {
     struct dot d;
-    if (!read_dot(s, &d)) BAD("its dims are not understood");
+    if (!dot_read(s, 0, s->nattr, &d)) BAD("its dims are not understood");
     if (d.batch.total == 0 || d.m.total == 0 || d.n.total == 0) return 0;
     for (int o = 0; o < 3; o++) {
         if (o < 2 && d.k.total == 0) continue;
         const struct plan_value *v = o < 2 ? step_in(p, s, (uint32_t)o) : step_out(p, s, 0);
-        int64_t low = d.offset[o], high = low;
-        if (!reach(&d.batch, o, &low, &high) || (o != 1 && !reach(&d.m, o, &low, &high)) || (o != 0 && !reach(&d.n, o, &low, &high)) ||
-            (o != 2 && !reach(&d.k, o, &low, &high)) || low < 0 || high >= v->count)
-            BAD("operand %d reaches outside its value", o);
+        if (!dot_inside(&d, o, v->count)) BAD("operand %d reaches outside its value", o);
     }
     return 0;
 }
 
-static void table(const struct dims *d, int operand, int64_t *out)
+void dot_table(const struct dot_dims *d, int operand, int64_t *out)
 {
     int64_t at = 1;
     out[0] = 0;
@@ -167,7 +160,7 @@ int step_dot__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
 {
     struct dot d;
     const struct plan *p = x->plan;
-    if (!read_dot(s, &d)) BAD("dot: its dims are not understood");
+    if (!dot_read(s, 0, s->nattr, &d)) BAD("dot: its dims are not understood");
     if (d.batch.total == 0 || d.m.total == 0 || d.n.total == 0) return 0;
     enum cpu_dt type[3] = {(enum cpu_dt)step_in(p, s, 0)->dt, (enum cpu_dt)step_in(p, s, 1)->dt, (enum cpu_dt)step_out(p, s, 0)->dt};
     const char *base[2];
@@ -177,14 +170,14 @@ int step_dot__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
     int64_t *mem = nf_try_alloc((size_t)(2 * M + 2 * N + 2 * K + 3 * B + 8) * 8);
     if (!mem) return nf_fail(err, NF_ENOMEM, "no memory for the tables of a product");
     int64_t *am = mem, *cm = am + M, *bn = cm + M, *cn = bn + N, *ak = cn + N, *bk = ak + K + 1, *bt[3] = {bk + K + 1, bk + K + 1 + B, bk + K + 1 + 2 * B};
-    table(&d.m, 0, am);
-    table(&d.m, 2, cm);
-    table(&d.n, 1, bn);
-    table(&d.n, 2, cn);
+    dot_table(&d.m, 0, am);
+    dot_table(&d.m, 2, cm);
+    dot_table(&d.n, 1, bn);
+    dot_table(&d.n, 2, cn);
     ak[0] = bk[0] = 0;
-    if (K) table(&d.k, 0, ak);
-    if (K) table(&d.k, 1, bk);
-    for (int o = 0; o < 3; o++) table(&d.batch, o, bt[o]);
+    if (K) dot_table(&d.k, 0, ak);
+    if (K) dot_table(&d.k, 1, bk);
+    for (int o = 0; o < 3; o++) dot_table(&d.batch, o, bt[o]);
     int rc = 0;
     bool tiny = type[0] == CPU_F32 && type[1] == CPU_F32 && type[2] == CPU_F32 && B * M * N <= TINY && B * M * N * K <= TINY;
     if (!cpu_dt_float(type[2]) || tiny) {
