@@ -86,23 +86,26 @@ def programs_of(tests, path):
     """What a few chosen tests need to be built, as ninja's targets; none: everything, because one of them does not say."""
     whole = [[os.path.normpath(os.path.join(path, word)) for word in t.command if "/" in word] for t in tests]
     inside = [[os.path.relpath(word, path) for word in words if word.startswith(path + os.sep)] for words in whole]
-    return sorted({word for words in inside for word in words}) if all(inside) else []
+    return sorted({word for words in inside for word in words} | {f for t in tests for f in t.needs}) if all(inside) else []
 
 
 # --------------------------------------------------------------------------------------------------------- discovery
 
 
 class Test:
-    def __init__(self, name, command, suites=(), timeout=120, protocol="exitcode", env=None, cwd=None):
+    def __init__(self, name, command, suites=(), timeout=120, protocol="exitcode", env=None, cwd=None, needs=()):
         self.name, self.command, self.suites, self.timeout = name, command, list(suites), timeout
         self.protocol, self.env, self.cwd = protocol, env or {}, cwd or ROOT
+        self.needs = list(needs)  # files in the build directory, beside the command's
         self.serial = "serial" in self.suites
 
 
 def from_meson(path):
+    made = {t["id"]: t["filename"] for t in json.loads(quiet(["meson", "introspect", "--targets", path], "meson introspect"))}
     for row in json.loads(quiet(["meson", "introspect", "--tests", path], "meson introspect")):
         suites = [s.split(":")[-1] for s in row["suite"]]
-        yield Test(row["name"], row["cmd"], suites, max(row["timeout"], 120), row["protocol"], row["env"], row["workdir"] or path)
+        yield Test(row["name"], row["cmd"], suites, max(row["timeout"], 120), row["protocol"], row["env"], row["workdir"] or path,
+                   [os.path.relpath(f, path) for d in row["depends"] for f in made.get(d, [])])
 
 
 def from_python(known):
