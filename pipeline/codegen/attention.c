@@ -138,11 +138,11 @@ static int kept_by(const struct rp_prog *p, int i)
 }
 
 /* May the kernel be cut? All columns from row + beyond on must be alike for it, and if it makes zero of one of them they must not count in its
- * reductions: a maximum has it already, and of a sum of exponentials that P is divided by, a quotient of zero is no part. */
+ * reductions: a maximum has it already, and of a sum of exponentials e, no part is an e that is zero itself or by that sum. */
 static bool may_be_cut(const struct rp_prog *p, int arg_s, int arg_p, int64_t cols, int64_t beyond, struct fact *v)
 {
     int sum = -1;
-    bool divided = false;
+    bool of_sum = false, once = false;
     if (beyond >= EVERYWHERE || p->dims[p->nd - 1] != cols || cols % RP_CUT || cols == RP_CUT) return false;
     for (int i = 0; i < p->nins; i++) {
         const struct rp_ins *s = &p->ins[i];
@@ -152,6 +152,7 @@ static bool may_be_cut(const struct rp_prog *p, int arg_s, int arg_p, int64_t co
         v[i].alike = true;
         for (int k = 0; k < rp_op_info[s->op].nsrc; k++) v[i].alike = v[i].alike && v[src[k]].alike;
         switch ((int)s->op) {
+        case RP_PASS: case RP_ONCE: once = s->op == RP_ONCE; break;
         case RP_LD: v[i].alike = a->arg == RP_SCRATCH || (a->arg != arg_s && a->stride[p->nd - 1] == 0); break;
         case RP_IDX: v[i].alike = a->stride[p->nd - 1] == 0; break;
         case RP_SEL:
@@ -165,17 +166,18 @@ static bool may_be_cut(const struct rp_prog *p, int arg_s, int arg_p, int64_t co
             break;
         case RP_ST: {
             const struct rp_ins *q = &p->ins[src[0]];
-            if (!v[i].alike || (a->arg != arg_p && a->arg != RP_SCRATCH)) return false;
-            if (a->arg == RP_SCRATCH) break;
-            if (sum < 0 || q->op != RP_DIV || p->ins[q->src[1]].op != RP_ROW || p->ins[q->src[1]].src[0] != sum) return false;
-            divided = kept_by(p, q->src[0]) == kept_by(p, p->ins[sum].src[0]);
+            const bool by_sum = q->op == RP_DIV && p->ins[q->src[1]].op == RP_ROW && p->ins[q->src[1]].src[0] == sum;
+            if (a->arg == RP_SCRATCH || (once && a->arg != arg_p)) break;
+            if (!v[i].alike || a->arg != arg_p || sum < 0) return false;
+            of_sum = kept_by(p, by_sum ? q->src[0] : src[0]) == kept_by(p, p->ins[sum].src[0]);
+            if (!of_sum) return false;
             break;
         }
         default: break;
         }
         if (v[i].truth >= 0) v[i].alike = true;
     }
-    return divided;
+    return of_sum;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- products */
@@ -250,6 +252,46 @@ static struct cg_value *memory_of(struct cg_value *v)
     return v;
 }
 
+/* The one dim of rows in two, the inner one of that extent. */
+static void split_rows(struct dot *d, int64_t inner)
+{
+    struct dot_dims *m = &d->m;
+    if (m->n != 1 || m->extent[0] <= inner || m->extent[0] % inner) return;
+    m->n = 2;
+    m->extent[0] /= inner;
+    m->extent[1] = inner;
+    for (int k = 0; k < 3; k++) {
+        m->s[k][1] = m->s[k][0];
+        m->s[k][0] *= inner;
+    }
+}
+
+/* Rows of several dims, of which the first are others' batches (heads that share keys): they are batches here too, so that rows count along
+ * one dim, which is what masks go by; the kernel's innermost one of rows. */
+static void rows_of_one_dim(struct dot *s, struct dot *o, const struct rp_prog *kernel)
+{
+    if (kernel->npar > 1) {
+        split_rows(s, kernel->dims[kernel->npar - 1]);
+        split_rows(o, kernel->dims[kernel->npar - 1]);
+    }
+    const int n = s->m.n - 1;
+    if (n < 1 || o->m.n - 1 != n || s->m.extent[n] < ROWS_MIN || s->batch.n + n > PLAN_RANK_MAX) return;
+    for (int i = 0; i <= n; i++)
+        if (s->m.extent[i] != o->m.extent[i]) return;
+    struct dot *both[] = {s, o};
+    for (int b = 0; b < 2; b++) {
+        struct dot_dims *to = &both[b]->batch, *m = &both[b]->m;
+        for (int i = 0; i < n; i++, to->n++) {
+            to->extent[to->n] = m->extent[i];
+            for (int k = 0; k < 3; k++) to->s[k][to->n] = k == DOT_B ? 0 : m->s[k][i];
+            to->total *= m->extent[i];
+        }
+        m->total = m->extent[0] = m->extent[n];
+        for (int k = 0; k < 3; k++) m->s[k][0] = m->s[k][n];
+        m->n = 1;
+    }
+}
+
 struct found {
     uint32_t product, kernel, second;  /* steps */
     struct cg_value *s, *p;
@@ -276,6 +318,7 @@ static bool fits(const struct cg_graph *g, struct found *f)
         by_rows = in_memory_order(&f->first, DOT_C) && cpu_attention_rowwise(k->prog, f->arg_s, f->first.n.total) &&
                   rp_range(k->prog, k->outer) == f->first.batch.total * f->first.m.total;
     }
+    rows_of_one_dim(&f->first, &f->last, k->prog);
     const int64_t rows = f->first.m.total, cols = f->first.n.total, depth = f->first.k.total, width = f->last.n.total;
     if (!by_rows || !in_memory_order(&f->last, DOT_A) || !cpu_attention_rowwise(k->prog, f->arg_p, cols)) return false;
     if (f->last.batch.total != f->first.batch.total || f->last.m.total != rows || f->last.k.total != cols) return false;
@@ -309,7 +352,7 @@ static void fuse(struct cg_graph *g, const struct found *f, bool kept)
     struct fact *facts = nf_arena_alloc_array(ar, (size_t)k->prog->nins, sizeof *facts);
     const int64_t rows = f->first.m.total, cols = f->first.n.total, beyond = looks_beyond(k->prog, f->arg_s, f->first.batch.total, rows, k->outer, facts);
     k->prog->cut = may_be_cut(k->prog, f->arg_s, f->arg_p, cols, beyond, facts);
-    int64_t *attr = st.attr = NF_NEW_ARRAY(ar, int64_t, 8 + a->nattr + o->nattr);
+    int64_t *attr = st.attr = NF_NEW_ARRAY(ar, int64_t, 8 + 2 * (7 + 4 * 4 * PLAN_RANK_MAX));
     attr[st.nattr++] = 0; /* the kernel's number, known later */
     attr[st.nattr++] = k->outer;
     attr[st.nattr++] = f->arg_s;
@@ -317,8 +360,8 @@ static void fuse(struct cg_graph *g, const struct found *f, bool kept)
     attr[st.nattr++] = kept ? ATTENTION_KEPT : cg_in_place(k->prog, f->arg_s, f->arg_p) ? ATTENTION_IN_PLACE : ATTENTION_BESIDE;
     attr[st.nattr++] = NF_MIN(beyond, cols);
     attr[st.nattr++] = k->prog->cut;
-    attr[st.nattr++] = a->nattr;
-    st.nattr += write_product(&f->first, attr + st.nattr);
+    attr[st.nattr] = write_product(&f->first, attr + st.nattr + 1);
+    st.nattr += 1 + (uint32_t)attr[st.nattr];
     st.nattr += write_product(&f->last, attr + st.nattr);
     *o = st;
     a->op = k->op = PLAN_OP_MAX;

@@ -164,6 +164,8 @@ struct cg_value *cg_ew(struct cg_graph *g, enum rp_op op, enum cpu_dt dt, int au
     if (op == RP_SEL && in[0]->kind == CG_SPLAT) return in[0]->num.i ? in[1] : in[2];
     if (op == RP_SEL && in[1] == in[2]) return in[1];
     if (op == RP_SEL && dt == CPU_PRED && cg_splat_is(in[1], 1) && cg_splat_is(in[2], 0)) return in[0];
+    if (op == RP_CMP && aux == RP_NE && cg_splat_is(in[1], 0) && in[0]->kind == CG_EW && in[0]->op == RP_CVT && in[0]->in[0]->dt == CPU_PRED)
+        return in[0]->in[0]; /* a mask that was a number for a while */
     struct cg_value *v = cg_raw(g, CG_EW, dt, in[0]->rank, in[0]->dims);
     v->op = (uint16_t)op;
     v->aux = (uint16_t)aux;

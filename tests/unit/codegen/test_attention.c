@@ -11,9 +11,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum mask { NO_MASK, CAUSAL, STRICT, COLUMNS_FIRST, SHIFTED, WITH_PADDING, UPPER };
-enum scores { PLAIN, TURNED, SCALED_TWICE };
-enum also { NOTHING, P_TOO, BIAS, BIAS_LAST };
+enum mask { NO_MASK, CAUSAL, STRICT, COLUMNS_FIRST, SHIFTED, WITH_PADDING, UPPER, AS_NUMBER };
+enum scores { PLAIN, TURNED, SCALED_TWICE, SHARED };
+enum also { NOTHING, P_TOO, BIAS, BIAS_LAST, DIVIDED_LAST };
 enum values { USUAL, INFINITE_V, NAN_K, SMALL_SCORES };
 enum form { APART, TOGETHER, CUT };
 
@@ -42,11 +42,14 @@ static const struct attention_case {
     {"with padding", 2, 256, 256, 32, 32, WITH_PADDING, -INFINITY, PLAIN, NOTHING, USUAL, CUT},
     {"columns before are masked", 2, 256, 256, 32, 32, UPPER, -INFINITY, PLAIN, NOTHING, USUAL, TOGETHER},
     {"keys times queries", 2, 256, 256, 32, 32, CAUSAL, -INFINITY, TURNED, NOTHING, USUAL, CUT},
+    {"two heads share keys", 4, 256, 256, 32, 32, CAUSAL, -INFINITY, SHARED, NOTHING, USUAL, CUT},
     {"scores that others read", 2, 256, 256, 32, 32, CAUSAL, -INFINITY, SCALED_TWICE, NOTHING, USUAL, APART},
     {"weights are an output", 2, 256, 256, 32, 32, CAUSAL, -INFINITY, PLAIN, P_TOO, USUAL, CUT},
     {"weights are an output, no mask", 3, 160, 160, 32, 32, NO_MASK, 0, PLAIN, P_TOO, USUAL, TOGETHER},
     {"a bias by column", 2, 256, 256, 32, 32, CAUSAL, -INFINITY, PLAIN, BIAS, USUAL, CUT},
     {"a bias by column where the mask is", 2, 256, 256, 32, 32, CAUSAL, -50, PLAIN, BIAS_LAST, USUAL, TOGETHER},
+    {"divided by the sum at the end", 2, 256, 256, 32, 32, CAUSAL, -1e9F, PLAIN, DIVIDED_LAST, USUAL, CUT},
+    {"the mask was a number", 2, 256, 256, 32, 32, AS_NUMBER, -1e9F, PLAIN, NOTHING, USUAL, CUT},
     {"infinite values where the mask is", 2, 256, 256, 32, 32, CAUSAL, -INFINITY, PLAIN, NOTHING, INFINITE_V, CUT},
     {"keys that are not numbers", 2, 256, 256, 32, 32, CAUSAL, -INFINITY, PLAIN, NOTHING, NAN_K, CUT},
     {"a deep product", 1, 288, 288, 300, 20, CAUSAL, -INFINITY, PLAIN, NOTHING, USUAL, TOGETHER},
@@ -58,7 +61,7 @@ static bool sees(const struct attention_case *c, int row, int col)
 {
     switch (c->mask) {
     case NO_MASK: return true;
-    case CAUSAL: case COLUMNS_FIRST: return col <= row;
+    case CAUSAL: case COLUMNS_FIRST: case AS_NUMBER: return col <= row;
     case STRICT: return col < row;
     case SHIFTED: return col <= row + 256;
     case WITH_PADDING: return col <= row && col >= 3;
@@ -85,16 +88,29 @@ static void write_mask(const struct attention_case *c, struct nf_buf *b)
         nf_buf_addf(b, "  %%k3 = stablehlo.constant dense<3> : %s\n  %%m0 = stablehlo.compare GE, %%r, %%c : (%s, %s) -> %s\n", t, t, t, i1);
         nf_buf_addf(b, "  %%m1 = stablehlo.compare GE, %%c, %%k3 : (%s, %s) -> %s\n  %%m = stablehlo.and %%m0, %%m1 : %s\n", t, t, i1, i1);
         break;
+    case AS_NUMBER: {
+        char f[64];
+        nf_format(f, sizeof f, "tensor<%dx%dxf32>", c->rows, c->cols);
+        nf_buf_addf(b, "  %%m0 = stablehlo.compare GE, %%r, %%c : (%s, %s) -> %s\n  %%m1 = stablehlo.convert %%m0 : (%s) -> %s\n", t, t, i1, i1, f);
+        nf_buf_addf(b, "  %%m2 = stablehlo.constant dense<0.0> : %s\n  %%m = stablehlo.compare NE, %%m1, %%m2 : (%s, %s) -> %s\n", f, f, f, i1);
+        break;
+    }
     case UPPER: nf_buf_addf(b, "  %%m = stablehlo.compare LE, %%r, %%c : (%s, %s) -> %s\n", t, t, i1); break;
     }
 }
+
+/* Batches that have keys and values of their own. */
+static int keys(const struct attention_case *c) { return c->scores == SHARED ? c->batch / 2 : c->batch; }
+
+/* A value of c->batch batches, or as that of keys(c) batches of two heads each. */
+static void two_heads(const struct attention_case *c, char *ret, size_t size, int n) { nf_format(ret, size, "tensor<%dx2x%dx%dxf32>", keys(c), c->rows, n); }
 
 static void write_program(const struct attention_case *c, struct nf_buf *b)
 {
     char q[64], k[64], v[64], s[64], st[64], i1[64], row[64], o[64], bias[64];
     nf_format(q, sizeof q, "tensor<%dx%dx%dxf32>", c->batch, c->rows, c->depth);
-    nf_format(k, sizeof k, "tensor<%dx%dx%dxf32>", c->batch, c->cols, c->depth);
-    nf_format(v, sizeof v, "tensor<%dx%dx%dxf32>", c->batch, c->cols, c->width);
+    nf_format(k, sizeof k, "tensor<%dx%dx%dxf32>", keys(c), c->cols, c->depth);
+    nf_format(v, sizeof v, "tensor<%dx%dx%dxf32>", keys(c), c->cols, c->width);
     nf_format(s, sizeof s, "tensor<%dx%dx%dxf32>", c->batch, c->rows, c->cols);
     nf_format(st, sizeof st, "tensor<%dx%dx%dxf32>", c->batch, c->cols, c->rows);
     nf_format(i1, sizeof i1, "tensor<%dx%dx%dxi1>", c->batch, c->rows, c->cols);
@@ -106,6 +122,13 @@ static void write_program(const struct attention_case *c, struct nf_buf *b)
     if (c->scores == TURNED) {
         nf_buf_addf(b, "  %%s0 = stablehlo.dot_general %%k, %%q, batching_dims = [0] x [0], contracting_dims = [2] x [2] : (%s, %s) -> %s\n", k, q, st);
         nf_buf_addf(b, "  %%s = stablehlo.transpose %%s0, dims = [0, 2, 1] : (%s) -> %s\n", st, s);
+    } else if (c->scores == SHARED) {
+        char q2[64], s2[64];
+        two_heads(c, q2, sizeof q2, c->depth);
+        two_heads(c, s2, sizeof s2, c->cols);
+        nf_buf_addf(b, "  %%q2 = stablehlo.reshape %%q : (%s) -> %s\n", q, q2);
+        nf_buf_addf(b, "  %%s2 = stablehlo.dot_general %%q2, %%k, batching_dims = [0] x [0], contracting_dims = [3] x [2] : (%s, %s) -> %s\n", q2, k, s2);
+        nf_buf_addf(b, "  %%s = stablehlo.reshape %%s2 : (%s) -> %s\n", s2, s);
     } else {
         nf_buf_addf(b, "  %%s = stablehlo.dot_general %%q, %%k, batching_dims = [0] x [0], contracting_dims = [2] x [2] : (%s, %s) -> %s\n", q, k, s);
     }
@@ -131,7 +154,17 @@ static void write_program(const struct attention_case *c, struct nf_buf *b)
     nf_buf_addf(b, "  %%tops = stablehlo.broadcast_in_dim %%top, dims = [0, 1] : (%s) -> %s\n  %%d = stablehlo.subtract %%%s, %%tops : %s\n", row, s, x, s);
     nf_buf_addf(b, "  %%e = stablehlo.exponential %%d : %s\n  %%sum = stablehlo.reduce(%%e init: %%zero) applies stablehlo.add across dimensions = [2] : (%s, tensor<f32>) -> %s\n", s, s, row);
     nf_buf_addf(b, "  %%sums = stablehlo.broadcast_in_dim %%sum, dims = [0, 1] : (%s) -> %s\n  %%p = stablehlo.divide %%e, %%sums : %s\n", row, s, s);
-    nf_buf_addf(b, "  %%o = stablehlo.dot_general %%p, %%v, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (%s, %s) -> %s\n", s, v, o);
+    if (c->also == DIVIDED_LAST) {
+        nf_buf_addf(b, "  %%o0 = stablehlo.dot_general %%e, %%v, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (%s, %s) -> %s\n", s, v, o);
+        nf_buf_addf(b, "  %%sumo = stablehlo.broadcast_in_dim %%sum, dims = [0, 1] : (%s) -> %s\n  %%o = stablehlo.divide %%o0, %%sumo : %s\n", row, o, o);
+    } else if (c->scores == SHARED) {
+        char p2[64], o2[64];
+        two_heads(c, p2, sizeof p2, c->cols);
+        two_heads(c, o2, sizeof o2, c->width);
+        nf_buf_addf(b, "  %%p2 = stablehlo.reshape %%p : (%s) -> %s\n", s, p2);
+        nf_buf_addf(b, "  %%o2 = stablehlo.dot_general %%p2, %%v, batching_dims = [0] x [0], contracting_dims = [3] x [1] : (%s, %s) -> %s\n", p2, v, o2);
+        nf_buf_addf(b, "  %%o = stablehlo.reshape %%o2 : (%s) -> %s\n", o2, o);
+    } else nf_buf_addf(b, "  %%o = stablehlo.dot_general %%p, %%v, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (%s, %s) -> %s\n", s, v, o);
     nf_buf_addf(b, "  return %%o%s : %s%s%s\n}\n", c->also == P_TOO ? ", %p" : more ? ", %s" : "", o, more ? ", " : "", more ? more : "");
 }
 
@@ -150,7 +183,7 @@ static void expected(const struct attention_case *c, const float *q, const float
             double *row = p + ((int64_t)b * c->rows + i) * c->cols, *score = s + ((int64_t)b * c->rows + i) * c->cols, top = -INFINITY, sum = 0;
             for (int j = 0; j < c->cols; j++) {
                 double x = 0;
-                for (int d = 0; d < c->depth; d++) x += (double)q[((int64_t)b * c->rows + i) * c->depth + d] * (double)k[((int64_t)b * c->cols + j) * c->depth + d];
+                for (int d = 0; d < c->depth; d++) x += (double)q[((int64_t)b * c->rows + i) * c->depth + d] * (double)k[((int64_t)(b / (c->batch / keys(c))) * c->cols + j) * c->depth + d];
                 score[j] = x;
                 x *= 0.25;
                 if (c->also == BIAS) x += (double)bias[j];
@@ -161,7 +194,7 @@ static void expected(const struct attention_case *c, const float *q, const float
             for (int j = 0; j < c->cols; j++) row[j] = row[j] / sum < 1e-40 ? 0 : row[j] / sum; /* as in f32 */
             for (int n = 0; n < c->width; n++) {
                 double x = 0;
-                for (int j = 0; j < c->cols; j++) x += row[j] * (double)v[((int64_t)b * c->cols + j) * c->width + n];
+                for (int j = 0; j < c->cols; j++) x += row[j] * (double)v[((int64_t)(b / (c->batch / keys(c))) * c->cols + j) * c->width + n];
                 o[((int64_t)b * c->rows + i) * c->width + n] = x;
             }
         }
@@ -192,7 +225,7 @@ static void run_case(const struct attention_case *c, bool interpret)
     ck_assert_msg(cg_compile(m, &request, &neff, NULL, &err) == 0, "%s", err.message);
     ck_assert_msg((strstr(plan.data, "    attention (") != NULL) == (c->form != APART), "%s", plan.data);
     ck_assert_msg((strstr(plan.data, "    row cut ") != NULL) == (c->form == CUT), "%s", plan.data);
-    int64_t nq = (int64_t)c->batch * c->rows * c->depth, nk = (int64_t)c->batch * c->cols * c->depth, nv = (int64_t)c->batch * c->cols * c->width;
+    int64_t nq = (int64_t)c->batch * c->rows * c->depth, nk = (int64_t)keys(c) * c->cols * c->depth, nv = (int64_t)keys(c) * c->cols * c->width;
     int64_t ns = (int64_t)c->batch * c->rows * c->cols, no = (int64_t)c->batch * c->rows * c->width;
     float *q = nf_alloc_array((size_t)(nq + nk + nv + c->cols), sizeof *q), *k = q + nq, *v = k + nk, *bias = v + nv;
     float *o[3], *second[3];
