@@ -241,17 +241,55 @@ RUN(double, run_f64, CPU_F64, f64, nr64)
 
 /* Few columns use a row of A: packing it would show. Tiles read A where it lies, by rows when k is contiguous in stretches (a
  * convolution's windows), by columns when the rows of every tile are neighbours (its gradient for the weights). The same additions in the
- * same order as with panels. */
-enum direct { PANELS, BY_ROWS, BY_COLS };
-enum { DIRECT_COLS = 160 };
+ * same order as with panels. NARROW is another order, and follows from the columns and the contracted dim alone. */
+enum direct { PANELS, BY_ROWS, BY_COLS, NARROW };
+enum { DIRECT_COLS = 160, NARROW_COLS = 8 };
 
 static enum direct direct_mode(const struct gemm *g, int mr, int64_t i0, int64_t i1)
 {
     if (g->a_type != CPU_F32 || g->n > DIRECT_COLS) return PANELS;
-    if (average_run(g->ak, g->k) >= 12) return BY_ROWS;
+    int64_t run = average_run(g->ak, g->k);
+    if (run >= 16 && g->n <= NARROW_COLS) return NARROW;
+    if (run >= 12) return BY_ROWS;
     for (int64_t i = i0; i < i1; i += mr)
         if (!contiguous(g->am + i, NF_MIN((int64_t)mr, i1 - i))) return PANELS;
     return BY_COLS;
+}
+
+static void stretches(const struct gemm *g, int64_t k0, int64_t kc, struct gemm_runs *runs)
+{
+    runs->n = 0;
+    for (int64_t k = 0; k < kc; k += runs->length[runs->n++]) {
+        runs->offset[runs->n] = g->ak[k0 + k];
+        runs->length[runs->n] = run_at(g->ak + k0 + k, kc - k);
+    }
+}
+
+/* So few columns that a tile would be mostly empty, and A contiguous in stretches of k: inner products of rows and columns. */
+static void run_narrow(const struct gemm *g, const struct gemm_kernels *uk, int64_t i0, int64_t i1, int64_t j0, int64_t j1, float *b)
+{
+    float *c = g->c, sum[GEMM_NARROW_ROWS_MAX * GEMM_NARROW_COLS];
+    struct gemm_runs runs;
+    for (int64_t k0 = 0; k0 < g->k; k0 += GEMM_KC) {
+        int64_t kc = NF_MIN(g->k - k0, (int64_t)GEMM_KC);
+        stretches(g, k0, kc, &runs);
+        for (int64_t j = j0; j < j1; j++)
+            for (int64_t k = 0; k < kc; k++) b[(j - j0) * GEMM_KC + k] = load_f32(g->b_type, g->b, g->bn[j] + g->bk[k0 + k]);
+        for (int64_t j = j0; j < j1; j += GEMM_NARROW_COLS) {
+            int cols = (int)NF_MIN(j1 - j, (int64_t)GEMM_NARROW_COLS), height = gemm_narrow_rows(cols);
+            for (int64_t i = i0; i < i1; i += height) {
+                int real = (int)NF_MIN(i1 - i, (int64_t)height);
+                const float *row[GEMM_NARROW_ROWS_MAX];
+                for (int r = 0; r < height; r++) row[r] = (const float *)g->a + g->am[i + NF_MIN(r, real - 1)];
+                uk->f32_narrow(cols, row, &runs, b + (j - j0) * GEMM_KC, sum);
+                for (int r = 0; r < real; r++)
+                    for (int q = 0; q < cols; q++) {
+                        float *to = c + g->cm[i + r] + g->cn[j + q];
+                        *to = k0 > 0 ? *to + sum[r * cols + q] : sum[r * cols + q];
+                    }
+            }
+        }
+    }
 }
 
 /* Rows [i0, i1), columns [j0, j1) of C (+)= kc of the contracted dim from k0; pb: panels of B from column j0 on, of panel_k rows each. */
@@ -262,11 +300,8 @@ static void direct_block(const struct gemm *g, const struct gemm_kernels *uk, en
     const float *a = g->a;
     const bool c_flat = contiguous(g->cn + j0, j1 - j0);
     float *c = g->c;
-    struct gemm_runs runs = {.n = 0};
-    for (int64_t k = 0; mode == BY_ROWS && k < kc; k += runs.length[runs.n++]) {
-        runs.offset[runs.n] = g->ak[k0 + k];
-        runs.length[runs.n] = run_at(g->ak + k0 + k, kc - k);
-    }
+    struct gemm_runs runs;
+    if (mode == BY_ROWS) stretches(g, k0, kc, &runs);
     for (int64_t ib = i0; ib < i1; ib += MC)
         for (int64_t j = j0; j < j1; j += nr)
             for (int64_t i = ib, ie = NF_MIN(ib + MC, i1); i < ie; i += mr) {
@@ -331,7 +366,8 @@ void gemm_run(const struct gemm *g, int64_t i0, int64_t i1, int64_t j0, int64_t 
     char *s = (char *)(((uintptr_t)scratch + 63) & ~(uintptr_t)63);
     if (i0 >= i1 || j0 >= j1) return;
     enum direct mode = g->c_type == CPU_F32 && g->k > 0 ? direct_mode(g, kernels()->mr, i0, i1) : PANELS;
-    if (mode != PANELS) run_direct(g, kernels(), mode, i0, i1, j0, j1, (float *)(void *)s);
+    if (mode == NARROW) run_narrow(g, kernels(), i0, i1, j0, j1, (float *)(void *)s);
+    else if (mode != PANELS) run_direct(g, kernels(), mode, i0, i1, j0, j1, (float *)(void *)s);
     else if (g->c_type == CPU_F32) run_f32(g, kernels(), i0, i1, j0, j1, s);
     else run_f64(g, kernels(), i0, i1, j0, j1, s);
 }

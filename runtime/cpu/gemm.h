@@ -4,8 +4,8 @@
  * one and rows may overlap (a convolution's windows): element (i, k) of A is at a[am[i] + ak[k]]. Operands are packed into
  * panels, so what their strides are costs little; C is written in place when its columns are neighbours.
  *
- * The order of additions is fixed by K alone (blocks of GEMM_KC in order, in each the order of k), so results depend neither
- * on how C is cut into tasks nor on the number of threads. */
+ * The order of additions is fixed by the shapes alone (blocks of GEMM_KC in order; in each the order of k or, where C has few columns, first
+ * every n-th, n the lanes of a vector), so results depend neither on how C is cut into tasks nor on the number of threads. */
 #ifndef NEFFD_RUNTIME_CPU_GEMM_H
 #define NEFFD_RUNTIME_CPU_GEMM_H
 
@@ -42,6 +42,10 @@ struct gemm_runs {
     int64_t offset[GEMM_KC], length[GEMM_KC];
 };
 
+/* Rows that a narrow kernel takes: as many accumulators as hide the latency of an addition. */
+enum { GEMM_NARROW_COLS = 3, GEMM_NARROW_ROWS_MAX = 8 };
+static inline int gemm_narrow_rows(int cols) { return cols == 1 ? 8 : cols == 2 ? 6 : 4; }
+
 /* The kernels of one instruction set (gemm_ukern.c, compiled once for each). */
 struct gemm_kernels {
     const char *isa;
@@ -52,6 +56,8 @@ struct gemm_kernels {
     /* The same, with packed b (ldb the width of a tile), and a where it lies: row[i][offset + k] by runs, a[along[k] + i]. */
     void (*f32_rows)(int rows, const float *const *row, const struct gemm_runs *runs, const float *b, float *c, int64_t ldc, int accumulate);
     void (*f32_cols)(int rows, const float *a, const int64_t *along, int64_t k, const float *b, float *c, int64_t ldc, int accumulate);
+    /* sum[i * cols + j] = sum_k row[i][offset + k] * b[j * GEMM_KC + k] by runs, for 1 to 3 columns and gemm_narrow_rows rows: vectors along k. */
+    void (*f32_narrow)(int cols, const float *const *row, const struct gemm_runs *runs, const float *b, float *sum);
     /* Panels of f32, [0] of mr rows for a, [1] of nr32 columns for b; `width` stands for either:
      *     rows: dst[k * width + i] = row[i][k], one panel
      *     flat: dst[p * width * kc + k * width + i] = src[along[k] + p * width + i], the whole panels of n columns */

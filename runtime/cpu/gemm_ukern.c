@@ -152,6 +152,46 @@ static void by_cols(int rows, const float *a, const int64_t *along, int64_t kc, 
 #undef ARGS
 }
 
+/* A few columns: a vector is a stretch of k, and lanes are added at the end. */
+static inline __attribute__((always_inline)) void narrow_tile(const int rows, const int cols, const float *const *row, const struct gemm_runs *runs, const float *b, float *sum)
+{
+    f32_vec acc[GEMM_NARROW_ROWS_MAX][GEMM_NARROW_COLS] = {0};
+    float rest[GEMM_NARROW_ROWS_MAX][GEMM_NARROW_COLS] = {0};
+    for (int r = 0; r < runs->n; r++) {
+        const float *a[GEMM_NARROW_ROWS_MAX];
+        int64_t k = 0, n = runs->length[r];
+        _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) a[i] = row[i] + runs->offset[r];
+        for (; k + f32_lanes <= n; k += f32_lanes) {
+            f32_vec bk[GEMM_NARROW_COLS];
+            _Pragma("GCC unroll 4") for (int j = 0; j < cols; j++) bk[j] = *(const f32_vec *)(const void *)(b + j * GEMM_KC + k);
+            _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++)
+            {
+                f32_vec ak = *(const f32_vec *)(const void *)(a[i] + k);
+                _Pragma("GCC unroll 4") for (int j = 0; j < cols; j++) acc[i][j] += ak * bk[j];
+            }
+        }
+        for (; k < n; k++)
+            for (int i = 0; i < rows; i++)
+                for (int j = 0; j < cols; j++) rest[i][j] += a[i][k] * b[j * GEMM_KC + k];
+        b += n;
+    }
+    _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++)
+        _Pragma("GCC unroll 4") for (int j = 0; j < cols; j++)
+        {
+            float lane[f32_lanes];
+            memcpy(lane, &acc[i][j], sizeof lane);
+            _Pragma("GCC unroll 4") for (int half = f32_lanes / 2; half; half /= 2)
+                _Pragma("GCC unroll 8") for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+            sum[i * cols + j] = lane[0] + rest[i][j];
+        }
+}
+static void narrow(int cols, const float *const *row, const struct gemm_runs *runs, const float *b, float *sum)
+{
+    if (cols == 1) narrow_tile(8, 1, row, runs, b, sum);
+    else if (cols == 2) narrow_tile(6, 2, row, runs, b, sum);
+    else narrow_tile(4, 3, row, runs, b, sum);
+}
+
 /* ---------------------------------------------------------------------------------------------------------- packing */
 
 typedef float pack_vec __attribute__((vector_size(32), aligned(4), may_alias));
@@ -223,4 +263,4 @@ static inline __attribute__((always_inline)) void flat(const int width, float *d
 static void pack_flat_a(float *dst, const float *src, const int64_t *along, int64_t n, int64_t kc) { flat(UK_MR, dst, src, along, n, kc); }
 static void pack_flat_b(float *dst, const float *src, const int64_t *along, int64_t n, int64_t kc) { flat(2 * f32_lanes, dst, src, along, n, kc); }
 
-const struct gemm_kernels UK_CAT(gemm_kernels_, UK_ISA) = {UK_STR(UK_ISA), UK_MR, 2 * f32_lanes, 2 * f64_lanes, f32, f64, by_rows, by_cols, {pack_rows_a, pack_rows_b}, {pack_flat_a, pack_flat_b}};
+const struct gemm_kernels UK_CAT(gemm_kernels_, UK_ISA) = {UK_STR(UK_ISA), UK_MR, 2 * f32_lanes, 2 * f64_lanes, f32, f64, by_rows, by_cols, narrow, {pack_rows_a, pack_rows_b}, {pack_flat_a, pack_flat_b}};

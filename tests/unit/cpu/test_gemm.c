@@ -74,6 +74,44 @@ START_TEST(narrow_operands)
 }
 END_TEST
 
+/* Down to one column: inner products, over rows that overlap and are contiguous in stretches, whose lengths are no multiples of a vector. The
+ * same bits however the rows are cut. */
+START_TEST(few_columns)
+{
+    enum { M = 29, K = 299, TAPS = 13 };
+    static float a[M * 5 + TAPS * 40], b[K * 9], c[2][M * 9];
+    int64_t am[M], cm[M], ak[K], bk[K], bn[9], cn[9];
+    void *scratch = nf_alloc(gemm_scratch());
+    for (size_t i = 0; i < NF_ARRAY_LEN(a); i++) a[i] = value((int64_t)i);
+    for (size_t i = 0; i < NF_ARRAY_LEN(b); i++) b[i] = value((int64_t)i * 5 + 2);
+    for (int n = 1; n <= 9; n++) {
+        product(NULL, 27, n, 300, false, false, false, CPU_F32, false);
+        product(NULL, 27, n, 64, false, true, true, CPU_F32, false);
+        for (int i = 0; i < M; i++) {
+            am[i] = i * 5;
+            cm[i] = i * n;
+        }
+        for (int k = 0; k < K; k++) {
+            ak[k] = k / (K / TAPS) * 40 + k % (K / TAPS);
+            bk[k] = (K - 1 - k) * n;
+        }
+        for (int j = 0; j < n; j++) bn[j] = cn[j] = j;
+        for (int cut = 0; cut < 2; cut++) {
+            struct gemm g = {CPU_F32, CPU_F32, CPU_F32, a, b, c[cut], M, n, K, am, ak, bk, bn, cm, cn};
+            for (int i = 0, rows = cut ? 7 : M; i < M; i += rows) gemm_run(&g, i, NF_MIN(i + rows, M), 0, n, scratch);
+        }
+        ck_assert_int_eq(memcmp(c[0], c[1], sizeof(float) * (size_t)(M * n)), 0);
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < n; j++) {
+                double want = 0;
+                for (int k = 0; k < K; k++) want += (double)a[am[i] + ak[k]] * (double)b[bk[k] + bn[j]];
+                ck_assert_msg(fabs((double)c[0][i * n + j] - want) < 1e-3, "%d columns at %d, %d: %g, not %g", n, i, j, (double)c[0][i * n + j], want);
+            }
+    }
+    free(scratch);
+}
+END_TEST
+
 /* The kernels of the portable form are the yardstick of the others: the same tile, to rounding. */
 START_TEST(kernels_agree)
 {
@@ -100,6 +138,21 @@ START_TEST(kernels_agree)
                     ck_assert_msg(fabs((double)c[i * nr + j] - want) < 1e-4, "%s, %d rows, at %d, %d", all[s]->isa, rows, i, j);
                 }
         }
+    for (size_t s = 0; s < NF_ARRAY_LEN(all); s++)
+        for (int cols = 1; cols <= GEMM_NARROW_COLS; cols++) {
+            static float narrow_b[GEMM_NARROW_COLS * GEMM_KC];
+            const float *row[GEMM_NARROW_ROWS_MAX];
+            struct gemm_runs runs = {.n = 2, .offset = {1, 20}, .length = {17, 11}};
+            for (size_t i = 0; i < NF_ARRAY_LEN(narrow_b); i++) narrow_b[i] = value((int64_t)i + 3);
+            for (int i = 0; i < gemm_narrow_rows(cols); i++) row[i] = a + 5 * i;
+            all[s]->f32_narrow(cols, row, &runs, narrow_b, c);
+            for (int i = 0; i < gemm_narrow_rows(cols); i++)
+                for (int j = 0; j < cols; j++) {
+                    double want = 0;
+                    for (int k = 0; k < 28; k++) want += (double)row[i][k < 17 ? 1 + k : 3 + k] * (double)narrow_b[j * GEMM_KC + k];
+                    ck_assert_msg(fabs((double)c[i * cols + j] - want) < 1e-4, "%s, %d columns, at %d, %d", all[s]->isa, cols, i, j);
+                }
+        }
 }
 END_TEST
 
@@ -111,6 +164,7 @@ int main(void)
     tcase_add_test(c, every_shape_and_layout);
     tcase_add_test(c, blocks_of_every_dim);
     tcase_add_test(c, narrow_operands);
+    tcase_add_test(c, few_columns);
     tcase_add_test(c, kernels_agree);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
