@@ -80,12 +80,17 @@ static V pow2i(const struct vm *v, V n)
 {
     return flt(v, LLVMBuildShl(B, iadd(v, n, vm_i(v, v->wide ? 1023 : 127)), vm_i(v, v->wide ? 52 : 23), ""));
 }
-/* e^r - 1 - r - ... : the part behind 1 + r, for |r| <= ln2/2. */
-static V exp_tail(const struct vm *v, V r)
+/* e^(s r) - 1 for |s r| <= ln2/2; s is 1 or 2. f32: what does not depend on one another stands side by side, for its latency is what counts. */
+static V exp_less_one(const struct vm *v, V r, double s)
 {
-    V p = v->wide ? POLY(r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5)
-                  : POLY(r, 1.3836846e-3, 8.3733046e-3, 4.1668226e-2, 1.6666462e-1, 4.9999994e-1);
-    return mul(v, mul(v, r, r), p);
+    V z = mul(v, r, r), x = s == 1 ? r : add(v, r, r);
+    if (v->wide) {
+        V p = POLY(x, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5);
+        return add(v, mul(v, z, p), r);
+    }
+    const double c[] = {4.9999994e-1 * s * s, 1.6666462e-1 * s * s * s, 4.1668226e-2 * s * s * s * s, 8.3733046e-3 * s * s * s * s * s, 1.3836846e-3 * s * s * s * s * s * s};
+    V low = fma3(v, vm_f(v, c[1]), r, vm_f(v, c[0])), high = fma3(v, z, vm_f(v, c[4]), fma3(v, vm_f(v, c[3]), r, vm_f(v, c[2])));
+    return fma3(v, z, fma3(v, z, high, low), x);
 }
 /* x = n ln2 + r; *ret_n: integer lanes. */
 static V reduce_ln2(const struct vm *v, V x, V *ret_n)
@@ -99,7 +104,7 @@ V vm_exp(const struct vm *v, V x)
 {
     V n;
     x = v->wide ? maxc(v, minc(v, x, 710.0), -746.0) : maxc(v, minc(v, x, 89.0), -104.5);
-    V r = reduce_ln2(v, x, &n), p = addc(v, add(v, exp_tail(v, r), r), 1.0);
+    V r = reduce_ln2(v, x, &n), p = addc(v, exp_less_one(v, r, 1), 1.0);
     /* In two steps: over the top to infinity, and down through the denormals with one rounding. */
     V h = LLVMBuildAShr(B, n, vm_i(v, 1), "");
     return mul(v, mul(v, p, pow2i(v, h)), pow2i(v, isub(v, n, h)));
@@ -109,7 +114,7 @@ V vm_expm1(const struct vm *v, V x)
 {
     /* 2^n (1 + e) - 1 = 2^n e + (2^n - 1); with n = 0 for small x nothing cancels. */
     V n, y = v->wide ? maxc(v, minc(v, x, 709.7), -40.0) : maxc(v, minc(v, x, 88.7), -20.0);
-    V r = reduce_ln2(v, y, &n), e = add(v, exp_tail(v, r), r);
+    V r = reduce_ln2(v, y, &n), e = exp_less_one(v, r, 1);
     V h = pow2i(v, LLVMBuildSub(B, n, vm_i(v, 1), "")); /* half of it: n may be one above what fits */
     V half = fma3(v, h, e, addc(v, h, -0.5)), res = add(v, half, half);
     res = sel(v, cmpc(v, LLVMRealOGT, x, v->wide ? 709.7 : 88.7), vm_exp(v, x), res);
@@ -182,10 +187,10 @@ V vm_tanh(const struct vm *v, V x)
     V z = mul(v, x, x), n;
     V p = POLY(z, -5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1);
     V small = fma3(v, mul(v, z, x), p, x);
-    V t = minc(v, add(v, a, a), 18.05), r = reduce_ln2(v, t, &n);
-    V ex = mul(v, addc(v, add(v, exp_tail(v, r), r), 1.0), pow2i(v, n));
-    V big = sub(v, vm_f(v, 1), quo(v, vm_f(v, 2), addc(v, ex, 1.0)));
-    return copysignv(v, sel(v, cmpc(v, LLVMRealOLT, a, 0.625), small, big), x);
+    /* a = n ln2/2 + r: where n is not small, what ln2 has lost is not seen in the result. */
+    V t = minc(v, a, 9.025), r = fmac(v, nearest(v, mulc(v, t, 2 * 1.44269504088896341), &n), -0.5 * 6.93147180559945309417e-01, t), power = pow2i(v, n);
+    V big = sub(v, vm_f(v, 1), quo(v, vm_f(v, 2), fma3(v, power, exp_less_one(v, r, 2), addc(v, power, 1.0))));
+    return copysignv(v, sel(v, cmpc(v, LLVMRealOLT, a, 0.625), small, big), x); /* of both: small makes +0 of -0 */
 }
 
 V vm_logistic(const struct vm *v, V x)
@@ -218,7 +223,7 @@ V vm_erfc(const struct vm *v, V x)
     V minus_t = LLVMBuildFNeg(B, t, "");
     t = fma3(v, t, fma3(v, minus_t, lost, fma3(v, minus_t, d, vm_f(v, 1))), t);
     V q = mul(v, t, POLY(t, 3.65891336, -10.4212767, 11.4667628, -5.11258447, 0.0395953465, -0.0797203494, 0.610110573, 0.704723012, 0.564200172));
-    V square = LLVMBuildFNeg(B, mul(v, a, a), ""), r = sub(v, reduce_ln2(v, square, &n), fma3(v, a, a, square)), e = add(v, exp_tail(v, r), r);
+    V square = LLVMBuildFNeg(B, mul(v, a, a), ""), r = sub(v, reduce_ln2(v, square, &n), fma3(v, a, a, square)), e = exp_less_one(v, r, 1);
     V h = LLVMBuildAShr(B, n, vm_i(v, 1), ""); /* in two steps, as in vm_exp */
     q = mul(v, mul(v, fma3(v, e, q, q), pow2i(v, h)), pow2i(v, isub(v, n, h)));
     q = sel(v, cmpc(v, LLVMRealOLT, x, 0), sub(v, vm_f(v, 2), q), q);
@@ -359,7 +364,7 @@ V vm_pow(const struct vm *cv, V x, V y)
     V t = fma3(v, LLVMBuildSIToFP(B, e, w.f, ""), vm_f(v, 0.69314718055994531), mul(v, p, s));
     t = maxc(v, minc(v, mul(v, t, yd), 700.0), -700.0);
     V n, r = reduce_ln2(v, t, &n);
-    V q = mul(v, addc(v, add(v, exp_tail(v, r), r), 1.0), pow2i(v, n));
+    V q = mul(v, addc(v, exp_less_one(v, r, 1), 1.0), pow2i(v, n));
     /* |x| of 0 or inf, or |y| of inf, where the logarithm has no meaning. */
     V yneg = cmpc(v, LLVMRealOLT, yd, 0), azero = cmpc(v, LLVMRealOEQ, a, 0), ainf = cmp(v, LLVMRealOEQ, a, inf);
     V up = sel(v, yneg, vm_f(v, 0), inf), down = sel(v, yneg, inf, vm_f(v, 0));
