@@ -243,13 +243,13 @@ RUN(double, run_f64, CPU_F64, f64, nr64)
  * convolution's windows), by columns when the rows of every tile are neighbours (its gradient for the weights). The same additions in the
  * same order as with panels. NARROW is another order, and follows from the columns and the contracted dim alone. */
 enum direct { PANELS, BY_ROWS, BY_COLS, NARROW };
-enum { DIRECT_COLS = 160, NARROW_COLS = 8 };
+enum { DIRECT_COLS = 160, NARROW_COLS = 6 };
 
 static enum direct direct_mode(const struct gemm *g, int mr, int64_t i0, int64_t i1)
 {
     if (g->a_type != CPU_F32 || g->n > DIRECT_COLS) return PANELS;
     int64_t run = average_run(g->ak, g->k);
-    if (run >= 16 && g->n <= NARROW_COLS) return NARROW;
+    if (g->n <= NARROW_COLS && run >= 16 * g->n) return NARROW; /* shorter ones are rather remainders and additions of lanes */
     if (run >= 12) return BY_ROWS;
     for (int64_t i = i0; i < i1; i += mr)
         if (!contiguous(g->am + i, NF_MIN((int64_t)mr, i1 - i))) return PANELS;
@@ -273,8 +273,11 @@ static void run_narrow(const struct gemm *g, const struct gemm_kernels *uk, int6
     for (int64_t k0 = 0; k0 < g->k; k0 += GEMM_KC) {
         int64_t kc = NF_MIN(g->k - k0, (int64_t)GEMM_KC);
         stretches(g, k0, kc, &runs);
-        for (int64_t j = j0; j < j1; j++)
-            for (int64_t k = 0; k < kc; k++) b[(j - j0) * GEMM_KC + k] = load_f32(g->b_type, g->b, g->bn[j] + g->bk[k0 + k]);
+        for (int64_t j = j0; j < j1; j++) {
+            const float *from = (const float *)g->b + g->bn[j];
+            float *to = b + (j - j0) * GEMM_KC;
+            for (int64_t k = 0; k < kc; k++) to[k] = g->b_type == CPU_F32 ? from[g->bk[k0 + k]] : load_f32(g->b_type, g->b, g->bn[j] + g->bk[k0 + k]);
+        }
         for (int64_t j = j0; j < j1; j += GEMM_NARROW_COLS) {
             int cols = (int)NF_MIN(j1 - j, (int64_t)GEMM_NARROW_COLS), height = gemm_narrow_rows(cols);
             for (int64_t i = i0; i < i1; i += height) {

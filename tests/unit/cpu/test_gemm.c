@@ -78,8 +78,8 @@ END_TEST
  * same bits however the rows are cut. */
 START_TEST(few_columns)
 {
-    enum { M = 29, K = 299, TAPS = 13 };
-    static float a[M * 5 + TAPS * 40], b[K * 9], c[2][M * 9];
+    enum { M = 29, K = 297, TAPS = 3 };
+    static float a[M * 5 + TAPS * 120], b[K * 9], c[2][M * 9];
     int64_t am[M], cm[M], ak[K], bk[K], bn[9], cn[9];
     void *scratch = nf_alloc(gemm_scratch());
     for (size_t i = 0; i < NF_ARRAY_LEN(a); i++) a[i] = value((int64_t)i);
@@ -92,7 +92,7 @@ START_TEST(few_columns)
             cm[i] = i * n;
         }
         for (int k = 0; k < K; k++) {
-            ak[k] = k / (K / TAPS) * 40 + k % (K / TAPS);
+            ak[k] = k / (K / TAPS) * 120 + k % (K / TAPS);
             bk[k] = (K - 1 - k) * n;
         }
         for (int j = 0; j < n; j++) bn[j] = cn[j] = j;
