@@ -50,6 +50,7 @@ struct cg_value {
     uint8_t kind, dt, rank;
     bool row;               /* one number a row of its space */
     bool stored, captured, output, barrier, dead;
+    bool ordered;           /* LIB that others see run, or with such in its graphs: it runs, and in program order among those of its graph */
     bool solo;              /* its shape cuts the rows of its space elsewhere than others': a space of its own */
     uint16_t op, aux;
     uint32_t id, index;     /* id: position in its graph */

@@ -55,12 +55,15 @@ static void tensors(struct hlo_module *m, struct nf_arena *arena, struct neff_wr
     const struct hlo_op *f = hlo_module_entry(m);
     const struct hlo_type *type = hlo_func_type(f);
     uint32_t n = type->num_inputs;
-    for (uint32_t i = 0; i < type->num_types; i++) {
+    bool counted = true; /* tokens are no tensors, and what is said by number counts them */
+    for (uint32_t i = 0; i < type->num_types; i++) counted = counted && type->types[i]->kind != HLO_TYPE_TOKEN;
+    for (uint32_t i = 0, ins = 0, outs = 0; i < type->num_types; i++) {
         const struct hlo_type *t = type->types[i];
+        if (t->kind == HLO_TYPE_TOKEN) continue;
         enum cpu_dt dt = cpu_dt_find(nf_str_c(hlo_elem_name(t->elem == HLO_ELEM_INDEX ? HLO_ELEM_I64 : t->elem)));
-        struct rt_tensor r = {.name = nf_arena_printf(arena, i < n ? "input%u" : "output%u", i < n ? i : i - n), .dtype = cpu_dt_base(dt), .rank = t->rank, .dims = t->dims, .alias = RT_NO_ALIAS};
+        struct rt_tensor r = {.name = nf_arena_printf(arena, i < n ? "input%u" : "output%u", i < n ? ins++ : outs++), .dtype = cpu_dt_base(dt), .rank = t->rank, .dims = t->dims, .alias = RT_NO_ALIAS};
         rt_tensor_dense_bytes(r.dtype, r.dims, r.rank, &r.bytes);
-        for (uint32_t k = 0; i >= n && k < n; k++) {
+        for (uint32_t k = 0; i >= n && k < n && counted; k++) {
             const struct hlo_attr *a = hlo_func_arg_attr(f, k, NF_STR("tf.aliasing_output"));
             if (a && a->kind == HLO_ATTR_INT && a->i == (int64_t)(i - n) && type->types[k] == t) r.alias = (int)k;
         }

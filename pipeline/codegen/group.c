@@ -28,14 +28,26 @@ static uint32_t total(const struct cg_graph *g)
     return n;
 }
 
-static void kill_all(struct cg_graph *g)
+static bool meets_others(const struct cg_value *v)
 {
+    return v->kind == CG_LIB && (v->op == PLAN_COLLECTIVE || v->op == PLAN_SEND || v->op == PLAN_RECV || v->op == PLAN_INFEED);
+}
+
+/* Returns whether anything in g is ordered. */
+static bool kill_all(struct cg_graph *g)
+{
+    bool any = false;
     for (uint32_t i = 0; i < g->n; i++) {
-        g->v[i]->dead = true;
-        g->v[i]->captured = false;
-        g->v[i]->nuse = 0;
-        for (uint32_t k = 0; k < g->v[i]->ngraph; k++) kill_all(g->v[i]->graphs[k]);
+        struct cg_value *v = g->v[i];
+        v->dead = true;
+        v->captured = false;
+        v->nuse = 0;
+        v->ordered = meets_others(v);
+        for (uint32_t k = 0; k < v->ngraph; k++)
+            if (kill_all(v->graphs[k]) && v->op != PLAN_DEVICES) v->ordered = true; /* the devices of a mesh meet each other only */
+        any = any || v->ordered;
     }
+    return any;
 }
 
 static void find_live(struct cg_graph *g)
@@ -45,7 +57,7 @@ static void find_live(struct cg_graph *g)
     kill_all(g);
     for (uint32_t i = 0; i < g->nresult; i++) mark(stack, &n, g->results[i]);
     for (uint32_t i = 0; i < g->n; i++)
-        if (g->v[i]->kind == CG_LIB && g->v[i]->op == PLAN_COLLECTIVE) mark(stack, &n, g->v[i]);
+        if (g->v[i]->ordered) mark(stack, &n, g->v[i]);
     while (n) {
         struct cg_value *v = stack[--n];
         for (uint32_t k = 0; k < v->nin; k++) {
@@ -64,7 +76,7 @@ static void find_live(struct cg_graph *g)
                 mark(stack, &n, b->results[i]);
             }
             for (uint32_t i = 0; i < b->n; i++)
-                if (b->v[i]->kind == CG_LIB && b->v[i]->op == PLAN_COLLECTIVE) mark(stack, &n, b->v[i]);
+                if (b->v[i]->ordered) mark(stack, &n, b->v[i]);
         }
     }
 }
@@ -164,6 +176,7 @@ static void assign(struct cg_graph *g)
 {
     struct cg *cg = g->cg;
     int64_t (*rows)[2] = nf_arena_alloc_array(cg->arena, g->n + 1, sizeof *rows); /* of row spaces, by value */
+    int ordered = -1; /* depth of the last one that is */
     for (uint32_t i = 0; i < g->n; i++) {
         struct cg_value *v = g->v[i];
         v->space = v->depth = 0;
@@ -223,6 +236,7 @@ static void assign(struct cg_graph *g)
             if (d > v->depth) v->depth = d;
         }
         for (uint32_t k = 0; k < v->ngraph; k++) v->depth = NF_MAX(v->depth, depth_of_reads(g, v->graphs[k]));
+        if (v->ordered) ordered = v->depth = NF_MAX(v->depth, ordered + 1);
     }
     /* Components: producer and consumer, and readers of the same value. */
     struct nf_map *reader = nf_map_new(true);

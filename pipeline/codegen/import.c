@@ -55,9 +55,77 @@ enum cpu_dt imp_type(struct import *im, const struct hlo_op *op, const struct hl
 static struct cg_value *get(struct import *im, const struct hlo_value *v)
 {
     struct cg_value *c = v->id < im->nmap ? im->map[v->id] : NULL;
-    if (!c && !im->rc && v->type->kind == HLO_TYPE_TOKEN) im->rc = nf_fail(im->err, NF_EUNSUPPORTED, "native code for cpu does not do tokens that carry an order");
+    if (!c && !im->rc && v->type->kind != HLO_TYPE_TENSOR) im->rc = nf_fail(im->err, NF_EUNSUPPORTED, "native code for cpu does not do values that are no tensors here");
     if (!c && !im->rc) im->rc = nf_fail(im->err, NF_EINTERNAL, "codegen: a value is used before it is made");
     return c;
+}
+
+uint32_t imp_parts(const struct hlo_type *t)
+{
+    uint32_t n = 0;
+    if (t->kind == HLO_TYPE_TOKEN) return 0;
+    if (t->kind != HLO_TYPE_TUPLE && t->kind != HLO_TYPE_FUTURE) return 1;
+    for (uint32_t i = 0; i < t->num_types; i++) n += imp_parts(t->types[i]); /* as deep as types are read */
+    return n;
+}
+
+static const struct hlo_type *part_type(const struct hlo_type *t, uint32_t k)
+{
+    for (uint32_t i = 0; t->kind == HLO_TYPE_TUPLE || t->kind == HLO_TYPE_FUTURE; i = 0) {
+        for (uint32_t n; k >= (n = imp_parts(t->types[i])); i++) k -= n;
+        t = t->types[i];
+    }
+    return t;
+}
+
+bool imp_get_parts(struct import *im, const struct hlo_value *v, struct cg_value **ret)
+{
+    uint32_t n = imp_parts(v->type);
+    if (n == 0) return true;
+    if (v->type->kind != HLO_TYPE_TUPLE && v->type->kind != HLO_TYPE_FUTURE) return (*ret = get(im, v)) != NULL;
+    if (!im->parts || !im->parts[v->id]) {
+        if (!im->rc) im->rc = nf_fail(im->err, NF_EINTERNAL, "codegen: a value is used before it is made");
+        return false;
+    }
+    memcpy(ret, im->parts[v->id], n * sizeof *ret);
+    return true;
+}
+
+void imp_set_parts(struct import *im, const struct hlo_value *v, struct cg_value *const *parts)
+{
+    uint32_t n = imp_parts(v->type);
+    if (v->type->kind != HLO_TYPE_TUPLE && v->type->kind != HLO_TYPE_FUTURE) {
+        if (n) im->map[v->id] = parts[0];
+        return;
+    }
+    if (!im->parts) im->parts = NF_NEW_ARRAY(im->cg->arena, struct cg_value **, im->nmap + 1);
+    im->parts[v->id] = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, n + 1);
+    if (n) memcpy(im->parts[v->id], parts, n * sizeof *parts);
+}
+
+/* One value for another. */
+static void same_parts(struct import *im, const struct hlo_value *to, const struct hlo_value *from)
+{
+    struct cg_value **v = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, imp_parts(from->type) + 1);
+    if (imp_get_parts(im, from, v)) imp_set_parts(im, to, v);
+}
+
+/* The arrays of all operands. */
+static uint32_t count_operands(const struct hlo_op *op)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < op->num_operands; i++) n += imp_parts(hlo_op_operand(op, i)->type);
+    return n;
+}
+
+static bool all_operands(struct import *im, const struct hlo_op *op, struct cg_value **ret)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < op->num_operands; i++) {
+        if (!imp_get_parts(im, hlo_op_operand(op, i), ret + at)) return false;
+        at += imp_parts(hlo_op_operand(op, i)->type);
+    }
+    return true;
 }
 
 bool imp_operands(struct import *im, const struct hlo_op *op, uint32_t n, struct cg_value **in, size_t room)
@@ -234,8 +302,9 @@ static void attach_body(struct import *im, struct cg_value *lib, const struct hl
 /* Results of the operation but those in `outer`, which have values. */
 static void finish_some(struct import *im, const struct hlo_op *op, struct cg_value *lib, const bool *outer)
 {
-    uint32_t n = op->num_results, m = 0;
+    uint32_t n = 0, m = 0;
     struct nf_arena *ar = im->cg->arena;
+    for (uint32_t i = 0; i < op->num_results; i++) n += imp_parts(op->results[i].type);
     if (n > 4096) {
         imp_refuse(im, op, "more than 4096 results");
         return;
@@ -244,17 +313,19 @@ static void finish_some(struct import *im, const struct hlo_op *op, struct cg_va
     int *rank = NF_NEW_ARRAY(ar, int, n + 1);
     const int64_t **dims = NF_NEW_ARRAY(ar, const int64_t *, n + 1);
     struct cg_value **r = NF_NEW_ARRAY(ar, struct cg_value *, n + 1);
-    for (uint32_t i = 0; i < n; i++) {
-        if (outer && outer[i]) continue;
-        int64_t *d = NF_NEW_ARRAY(ar, int64_t, CG_RANK_MAX);
-        dt[m] = (uint8_t)imp_type(im, op, op->results[i].type, d, &rank[m]);
-        dims[m++] = d;
-    }
+    for (uint32_t i = 0, at = 0; i < op->num_results; at += imp_parts(op->results[i++].type))
+        for (uint32_t k = 0; k < imp_parts(op->results[i].type) && !(outer && outer[at]); k++) {
+            int64_t *d = NF_NEW_ARRAY(ar, int64_t, CG_RANK_MAX);
+            dt[m] = (uint8_t)imp_type(im, op, part_type(op->results[i].type, k), d, &rank[m]);
+            dims[m++] = d;
+        }
     if (im->rc) return;
     cg_lib_results(lib, m, dt, rank, dims, r);
-    m = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (!outer || !outer[i]) im->map[op->results[i].id] = r[m++];
+    for (uint32_t i = 0, at = 0; i < op->num_results; at += imp_parts(op->results[i++].type)) {
+        if (outer && outer[at]) continue;
+        imp_set_parts(im, &op->results[i], r);
+        r += imp_parts(op->results[i].type);
+    }
 }
 
 static void finish_lib(struct import *im, const struct hlo_op *op, struct cg_value *lib)
@@ -484,19 +555,11 @@ static void import_sort(struct import *im, struct cg_graph *g, const struct hlo_
 
 static void import_while(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
-    uint32_t n = op->num_operands;
+    uint32_t n = count_operands(op);
     struct cg_value **in = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, n + 1);
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (hlo_op_operand(op, i)->type->kind == HLO_TYPE_TOKEN) continue;
-        if (!(in[kept++] = get(im, hlo_op_operand(op, i)))) return;
-    }
-    if (kept != n) {
-        imp_refuse(im, op, "tokens that go round a loop");
-        return;
-    }
+    if (!all_operands(im, op, in)) return;
     const struct hlo_block *inside = hlo_op_body(op, 1), *test = hlo_op_body(op, 0);
-    if (!inside || !inside->last || inside->last->num_operands != n || inside->num_args != n || !test || test->num_args != n) {
+    if (!inside || !inside->last || inside->last->num_operands != op->num_operands || inside->num_args != op->num_operands || !test || test->num_args != op->num_operands) {
         imp_refuse(im, op, "a loop of another signature");
         return;
     }
@@ -504,11 +567,18 @@ static void import_while(struct import *im, struct cg_graph *g, const struct hlo
     bool *outer = NF_NEW_ARRAY(im->cg->arena, bool, n + 1);
     struct cg_value **carried = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, n + 1);
     uint32_t m = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        outer[i] = hlo_op_operand(inside->last, i) == inside->args[i];
-        if (outer[i] && cg_base(in[i])->kind != CG_SPLAT) in[i] = cg_dense(g, in[i]); /* once, not in every round */
-        if (!outer[i]) carried[m++] = in[i];
-        else im->map[inside->args[i]->id] = im->map[test->args[i]->id] = im->map[op->results[i].id] = in[i];
+    for (uint32_t i = 0, at = 0; i < op->num_operands; i++) {
+        bool same = hlo_op_operand(inside->last, i) == inside->args[i];
+        uint32_t first = at;
+        for (uint32_t k = imp_parts(inside->args[i]->type); k; k--, at++) {
+            outer[at] = same;
+            if (same && cg_base(in[at])->kind != CG_SPLAT) in[at] = cg_dense(g, in[at]); /* once, not in every round */
+            if (!same) carried[m++] = in[at];
+        }
+        if (!same) continue;
+        imp_set_parts(im, inside->args[i], in + first);
+        imp_set_parts(im, test->args[i], in + first);
+        imp_set_parts(im, &op->results[i], in + first);
     }
     int64_t attrs[2] = {0, 0};
     static const uint32_t where[] = {0, 1};
@@ -546,6 +616,16 @@ static void import_case(struct import *im, struct cg_graph *g, const struct hlo_
     finish_lib(im, op, lib);
 }
 
+/* Reads the operations of a block in g, its arguments being the operands. */
+static void run_here(struct import *im, struct cg_graph *g, const struct hlo_op *op, const struct hlo_block *b)
+{
+    for (uint32_t i = 0; i < b->num_args && !im->rc; i++) same_parts(im, b->args[i], hlo_op_operand(op, i));
+    if (im->rc) return;
+    im->depth++;
+    imp_block(im, g, b);
+    im->depth--;
+}
+
 /* The digits that cut each dim, at attrs[at]; returns what is behind, 0: there is no room. */
 static uint32_t put_cut(int64_t *attrs, uint32_t at, const struct hlo_mesh_cut *c)
 {
@@ -568,28 +648,21 @@ static void import_manual(struct import *im, struct cg_graph *g, const struct hl
     struct hlo_mesh mesh;
     struct hlo_mesh_cut *cuts;
     struct nf_error why = {0};
-    uint32_t n = op->num_operands, at = 3, partitions = im->cg->partitions;
+    uint32_t n = op->num_operands, at = 3, partitions = im->cg->partitions, replicas = im->cg->replicas;
     struct cg_value **in = NF_NEW_ARRAY(arena, struct cg_value *, n + 1);
-    if (im->cg->replicas * partitions > 1 && !im->manual) {
-        imp_refuse(im, op, "a program of several devices of its own");
-        return;
-    }
     if (hlo_mesh_manual(im->m, op, arena, &mesh, &cuts, &why)) {
         imp_refuse(im, op, why.message);
         return;
     }
     if (!imp_operands(im, op, n, in, n)) return;
-    if (im->manual) {
+    if (im->manual || partitions > 1) {
         const struct hlo_block *b = hlo_op_body(op, 0);
         if (!hlo_mesh_uncut(cuts, n + op->num_results) || im->depth >= CALL_DEPTH) {
             imp_refuse(im, op, "one that cuts arrays inside another");
             return;
         }
-        for (uint32_t i = 0; i < n; i++) im->map[b->args[i]->id] = in[i];
-        im->depth++;
-        imp_block(im, g, b);
-        im->depth--;
-        for (uint32_t i = 0; i < op->num_results && !im->rc; i++) im->map[op->results[i].id] = get(im, hlo_op_operand(b->last, i));
+        run_here(im, g, op, b);
+        for (uint32_t i = 0; i < op->num_results && !im->rc; i++) same_parts(im, &op->results[i], hlo_op_operand(b->last, i));
         return;
     }
     int64_t *attrs = NF_NEW_ARRAY(arena, int64_t, PLAN_ATTRS_MAX), devices = mesh.devices;
@@ -608,8 +681,10 @@ static void import_manual(struct import *im, struct cg_graph *g, const struct hl
     lib->graph_attr = where;
     lib->ngraph = 1;
     im->manual = true;
+    im->cg->replicas = 1;
     im->cg->partitions = (uint32_t)devices;
     lib->graphs[0] = import_region(im, g, hlo_op_body(op, 0), NULL, NULL);
+    im->cg->replicas = replicas;
     im->cg->partitions = partitions;
     im->manual = false;
     finish_lib(im, op, lib);
@@ -674,17 +749,58 @@ static void import_call(struct import *im, struct cg_graph *g, const struct hlo_
         imp_refuse(im, op, "calls nested that deep");
         return;
     }
-    for (uint32_t i = 0; i < b->num_args; i++) {
-        if (hlo_op_operand(op, i)->type->kind == HLO_TYPE_TOKEN) continue;
-        struct cg_value *v = get(im, hlo_op_operand(op, i));
-        if (!v) return;
-        im->map[b->args[i]->id] = v;
+    run_here(im, g, op, b);
+    for (uint32_t i = 0; i < op->num_results && !im->rc; i++) same_parts(im, &op->results[i], hlo_op_operand(b->last, i));
+}
+
+/* An asynchronous operation may run at any time between its start and its end: here at its start. */
+static void import_async_start(struct import *im, struct cg_graph *g, const struct hlo_op *op)
+{
+    const struct hlo_block *b = hlo_op_body(op, 0);
+    if (!b || !b->last || b->num_args != op->num_operands || im->depth >= CALL_DEPTH) {
+        imp_refuse(im, op, "a region of another signature, or nested that deep");
+        return;
     }
-    im->depth++;
-    imp_block(im, g, b);
-    im->depth--;
-    for (uint32_t i = 0; i < op->num_results && !im->rc; i++)
-        if (op->results[i].type->kind != HLO_TYPE_TOKEN) im->map[op->results[i].id] = get(im, hlo_op_operand(b->last, i));
+    run_here(im, g, op, b);
+    struct cg_value **v = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, count_operands(b->last) + 1);
+    if (im->rc || !all_operands(im, b->last, v)) return;
+    if (count_operands(b->last) != imp_parts(op->results[0].type)) imp_refuse(im, op, "a future of other values");
+    else imp_set_parts(im, &op->results[0], v);
+}
+
+static void import_async_done(struct import *im, const struct hlo_op *op)
+{
+    struct cg_value **v = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, count_operands(op) + 1);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < op->num_results; i++) n += imp_parts(op->results[i].type);
+    if (!all_operands(im, op, v)) return;
+    if (n != count_operands(op)) {
+        imp_refuse(im, op, "a future of other values");
+        return;
+    }
+    for (uint32_t i = 0; i < op->num_results; v += imp_parts(op->results[i++].type)) imp_set_parts(im, &op->results[i], v);
+}
+
+/* Between two devices, or from the host. What is not an array is the token, which orders nothing here that is not in order already. */
+static void import_transfer(struct import *im, struct cg_graph *g, const struct hlo_op *op)
+{
+    enum plan_op p = op->id == HLO_OP_SEND ? PLAN_SEND : op->id == HLO_OP_RECV ? PLAN_RECV : PLAN_INFEED;
+    const struct hlo_attr *channel = hlo_op_attr(op, HLO_A_channel_handle), *pairs = hlo_op_attr(op, HLO_A_source_target_pairs);
+    struct cg_value **in = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, count_operands(op) + 1);
+    int64_t attrs[PLAN_ATTRS_MAX];
+    uint64_t n = 0;
+    if (!all_operands(im, op, in)) return;
+    attrs[0] = channel && channel->kind == HLO_ATTR_CHANNEL ? channel->channel.handle : 0;
+    if (!pairs || pairs->kind != HLO_ATTR_DENSE || !hlo_type_count(pairs->type, &n)) n = 0;
+    n -= n % 2;
+    if (n + 1 > PLAN_ATTRS_MAX) {
+        imp_refuse(im, op, "that many devices");
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++) attrs[1 + i] = hlo_attr_dense_int_at(pairs, i);
+    struct cg_value *lib = cg_lib(g, p, count_operands(op), in, p == PLAN_INFEED ? 0 : (uint32_t)n + 1, attrs);
+    lib->label = im->label;
+    finish_lib(im, op, lib);
 }
 
 /* -------------------------------------------------------------------------------------------------------- quantised */
@@ -732,6 +848,7 @@ static bool moves_storage(const struct hlo_op *op)
     case HLO_OP_DYNAMIC_SLICE: case HLO_OP_DYNAMIC_UPDATE_SLICE: case HLO_OP_SELECT: case HLO_OP_BITCAST_CONVERT: case HLO_OP_OPTIMIZATION_BARRIER: case HLO_OP_CALL:
     case HLO_OP_COMPOSITE: case HLO_OP_WHILE: case HLO_OP_IF: case HLO_OP_CASE: case HLO_OP_CUSTOM_CALL: case HLO_OP_GET_DIMENSION_SIZE: case HLO_OP_ALL_GATHER: case HLO_OP_SDY_MANUAL_COMPUTATION:
     case HLO_OP_ALL_TO_ALL: case HLO_OP_COLLECTIVE_PERMUTE: case HLO_OP_COLLECTIVE_BROADCAST: case HLO_OP_TUPLE: case HLO_OP_GET_TUPLE_ELEMENT:
+    case HLO_OP_SEND: case HLO_OP_RECV: case HLO_OP_INFEED: case HLO_OP_OUTFEED: case HLO_OP_ASYNC_START: case HLO_OP_ASYNC_DONE:
         return true;
     default: return false;
     }
@@ -769,18 +886,6 @@ static void import_quantised(struct import *im, struct cg_graph *g, const struct
     for (uint32_t i = 0; i < op->num_operands; i++) im->map[hlo_op_operand(op, i)->id] = kept[i];
     for (uint32_t i = 0; i < op->num_results && !im->rc; i++)
         if (hlo_type_is_quant(op->results[i].type)) im->map[op->results[i].id] = quantise(im, g, im->map[op->results[i].id], op->results[i].type->quant);
-}
-
-/* The value of a tuple's element, through the operations that make and take tuples. */
-static const struct hlo_value *tuple_element(const struct hlo_value *v)
-{
-    for (int depth = 0; depth < 100 && v && !v->is_arg && v->def.op->id == HLO_OP_GET_TUPLE_ELEMENT; depth++) {
-        const struct hlo_value *t = tuple_element(hlo_op_operand(v->def.op, 0));
-        int64_t i = hlo_op_i64(v->def.op, HLO_A_index, 0);
-        if (!t || t->is_arg || t->def.op->id != HLO_OP_TUPLE || i < 0 || i >= t->def.op->num_operands) return NULL;
-        v = hlo_op_operand(t->def.op, (uint32_t)i);
-    }
-    return v;
 }
 
 /* The elements of a constant of integers, at most one a dim. */
@@ -1190,22 +1295,30 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
     case HLO_OP_CALL: import_call(im, g, op, hlo_op_string(op, HLO_A_callee)); break;
     case HLO_OP_COMPOSITE: import_call(im, g, op, hlo_op_string(op, HLO_A_decomposition)); break;
     case HLO_OP_OPTIMIZATION_BARRIER:
-        for (uint32_t i = 0; i < op->num_results; i++)
-            if (op->results[i].type->kind != HLO_TYPE_TOKEN) im->map[op->results[i].id] = get(im, hlo_op_operand(op, i));
+        for (uint32_t i = 0; i < op->num_results && !im->rc; i++) same_parts(im, &op->results[i], hlo_op_operand(op, i));
         break;
-    case HLO_OP_AFTER_ALL: case HLO_OP_CREATE_TOKEN: case HLO_OP_TUPLE: break;
-    case HLO_OP_GET_TUPLE_ELEMENT: {
-        const struct hlo_value *e = tuple_element(&op->results[0]);
-        if (!e) imp_refuse(im, op, "a tuple that is no tuple operation's");
-        else if (e->type->kind == HLO_TYPE_TENSOR) im->map[op->results[0].id] = get(im, e);
+    case HLO_OP_AFTER_ALL: case HLO_OP_CREATE_TOKEN: case HLO_OP_OUTFEED: break; /* nobody takes what goes out */
+    case HLO_OP_TUPLE: {
+        struct cg_value **parts = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, count_operands(op) + 1);
+        if (all_operands(im, op, parts)) imp_set_parts(im, &op->results[0], parts);
         break;
     }
-    case HLO_OP_DYNAMIC_PAD: case HLO_OP_REAL_DYNAMIC_SLICE: import_dynamic_move(im, g, op); break;
-    case HLO_OP_INTERPRETER_PROBE: im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0)); break;
-    case HLO_OP_SDY_SHARDING_CONSTRAINT: /* of a program on whole arrays, see whole_arrays; beside collectives it would have to be partitioned first */
-        if (im->cg->replicas * im->cg->partitions > 1 && !im->manual) imp_refuse(im, op, "shardings: the program must be partitioned first");
-        else im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0));
+    case HLO_OP_GET_TUPLE_ELEMENT: {
+        const struct hlo_type *t = hlo_op_operand(op, 0)->type;
+        struct cg_value **parts = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, count_operands(op) + 1);
+        int64_t at = hlo_op_i64(op, HLO_A_index, 0);
+        if (!all_operands(im, op, parts)) break;
+        for (int64_t i = 0; i < at && i < t->num_types; i++) parts += imp_parts(t->types[i]);
+        if (t->kind == HLO_TYPE_TUPLE && at >= 0 && at < t->num_types) imp_set_parts(im, &op->results[0], parts);
+        else imp_refuse(im, op, "an element that the tuple does not have");
         break;
+    }
+    case HLO_OP_ASYNC_START: import_async_start(im, g, op); break;
+    case HLO_OP_ASYNC_DONE: import_async_done(im, op); break;
+    case HLO_OP_SEND: case HLO_OP_RECV: case HLO_OP_INFEED: import_transfer(im, g, op); break;
+    case HLO_OP_DYNAMIC_PAD: case HLO_OP_REAL_DYNAMIC_SLICE: import_dynamic_move(im, g, op); break;
+    case HLO_OP_SDY_RESHARD: case HLO_OP_TENSOR_CAST: case HLO_OP_SDY_SHARDING_CONSTRAINT:
+    case HLO_OP_INTERPRETER_PROBE: im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0)); break;
     case HLO_OP_ALL_REDUCE: case HLO_OP_ALL_GATHER: case HLO_OP_REDUCE_SCATTER: case HLO_OP_ALL_TO_ALL: case HLO_OP_COLLECTIVE_PERMUTE: case HLO_OP_COLLECTIVE_BROADCAST:
     case HLO_OP_COLLECTIVE_REDUCE:
         imp_collective(im, g, op);
@@ -1213,7 +1326,7 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
     case HLO_OP_CUSTOM_CALL: {
         struct nf_str target = hlo_op_string(op, HLO_A_call_target_name);
         if (hlo_call_passes(op)) {
-            for (uint32_t i = 0; i < op->num_results; i++) im->map[op->results[i].id] = get(im, hlo_op_operand(op, i));
+            for (uint32_t i = 0; i < op->num_results && !im->rc; i++) same_parts(im, &op->results[i], hlo_op_operand(op, i));
             break;
         }
         static const char *const lapack[] = {"lapack_spotrf_ffi", "lapack_dpotrf_ffi", "lapack_cpotrf_ffi", "lapack_zpotrf_ffi", "lapack_strsm_ffi", "lapack_dtrsm_ffi", "lapack_ctrsm_ffi", "lapack_ztrsm_ffi"};
@@ -1254,29 +1367,32 @@ static struct cg_graph *import_region(struct import *im, struct cg_graph *parent
         if (!im->rc) im->rc = nf_fail(im->err, NF_EUNSUPPORTED, "regions nested that deep");
         return g;
     }
-    g->params = params ? params : NF_NEW_ARRAY(im->cg->arena, struct cg_value *, b->num_args + 1);
-    for (uint32_t i = 0; i < b->num_args && !im->rc; i++) {
-        if (outer && outer[i]) continue;
-        uint32_t k = g->nparam++;
-        if (!params) {
+    uint32_t nparam = 0;
+    for (uint32_t i = 0; i < b->num_args; i++) nparam += imp_parts(b->args[i]->type);
+    g->params = params ? params : NF_NEW_ARRAY(im->cg->arena, struct cg_value *, nparam + 1);
+    for (uint32_t i = 0, at = 0; i < b->num_args && !im->rc; at += imp_parts(b->args[i++]->type)) {
+        if (outer && outer[at]) continue;
+        uint32_t first = g->nparam;
+        for (uint32_t p = 0; p < imp_parts(b->args[i]->type); p++) {
+            uint32_t k = g->nparam++;
+            if (params) continue;
             int64_t dims[CG_RANK_MAX];
             int rank;
-            enum cpu_dt dt = imp_type(im, b->last, b->args[i]->type, dims, &rank);
+            enum cpu_dt dt = imp_type(im, b->last, part_type(b->args[i]->type, p), dims, &rank);
             g->params[k] = cg_raw(g, CG_PARAM, dt, rank, dims);
             g->params[k]->index = k;
             g->params[k]->stored = true;
         }
-        im->map[b->args[i]->id] = g->params[k];
+        imp_set_parts(im, b->args[i], g->params + first);
     }
     im->depth++;
     imp_block(im, g, b);
     im->depth--;
-    g->results = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, b->last->num_operands + 1);
-    for (uint32_t i = 0; i < b->last->num_operands && !im->rc; i++) {
-        if (outer && !params && outer[i]) continue; /* the condition, which is given its parameters, has one result */
-        struct cg_value *v = get(im, hlo_op_operand(b->last, i));
-        if (v) g->results[g->nresult++] = cg_dense(g, v);
-    }
+    struct cg_value **results = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, count_operands(b->last) + 1);
+    g->results = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, count_operands(b->last) + 1);
+    if (im->rc || !all_operands(im, b->last, results)) return g;
+    for (uint32_t i = 0; i < count_operands(b->last); i++)
+        if (!outer || params || !outer[i]) g->results[g->nresult++] = cg_dense(g, results[i]); /* the condition, which is given its parameters, has one result */
     return g;
 }
 
@@ -1298,23 +1414,36 @@ static void called_outside(const struct hlo_module *m, struct hlo_op *f, struct 
     }
 }
 
-/* A program with shardings speaks of whole arrays. One in which no device does anything of its own but in manual computations computes them alone. */
-static bool whole_arrays(const struct hlo_module *m)
+static bool cuts_arrays(const struct hlo_module *m, const struct hlo_op *op, struct nf_arena *arena)
 {
-    bool sharded = false, alone = true;
+    struct hlo_mesh mesh;
+    struct hlo_mesh_cut *cuts;
+    struct nf_error ignored;
+    return !hlo_mesh_manual(m, op, arena, &mesh, &cuts, &ignored) && !hlo_mesh_uncut(cuts, op->num_operands + op->num_results);
+}
+
+/* A program with shardings speaks of whole arrays. One in which no device does anything of its own but in manual computations computes them alone,
+ * and so does one whose manual computations cut arrays, which no partition of a program could run. */
+static bool whole_arrays(const struct cg *cg, const struct hlo_module *m)
+{
+    bool sharded = false, alone = true, cut = false;
     struct nf_map *seen = nf_map_new(true);
     called_outside(m, hlo_module_entry(m), seen, 0);
     HLO_FOR_OPS(f, hlo_module_block(m)) {
         if (f->id != HLO_OP_FUNC || !nf_map_get(seen, hlo_func_name(f))) continue;
         struct hlo_walk w = hlo_walk_of(f);
         for (const struct hlo_op *op; (op = hlo_walk_next(&w));) {
-            if ((hlo_op_info((enum hlo_op_id)op->id)->traits & HLO_T_COLLECTIVE) || op->id == HLO_OP_PARTITION_ID || op->id == HLO_OP_REPLICA_ID) alone = false;
-            if (op->id == HLO_OP_SDY_MANUAL_COMPUTATION) hlo_walk_skip(&w);
+            if ((hlo_op_info((enum hlo_op_id)op->id)->traits & HLO_T_COLLECTIVE) || op->id == HLO_OP_PARTITION_ID || op->id == HLO_OP_REPLICA_ID || op->id == HLO_OP_SEND ||
+                op->id == HLO_OP_RECV || op->id == HLO_OP_INFEED)
+                alone = false;
             sharded = sharded || op->id == HLO_OP_SDY_SHARDING_CONSTRAINT || op->id == HLO_OP_SDY_MANUAL_COMPUTATION;
+            if (op->id != HLO_OP_SDY_MANUAL_COMPUTATION) continue;
+            cut = cut || cuts_arrays(m, op, cg->arena);
+            hlo_walk_skip(&w);
         }
     }
     nf_map_free(seen);
-    return sharded && alone;
+    return sharded && (alone || (cut && cg->partitions > 1));
 }
 
 int cg_import(struct cg *cg, struct hlo_module *m, struct nf_error *err)
@@ -1326,33 +1455,38 @@ int cg_import(struct cg *cg, struct hlo_module *m, struct nf_error *err)
     cg->map = im.map = NF_NEW_ARRAY(cg->arena, struct cg_value *, m->num_values + 1);
     cg->replicas = (uint32_t)module_number(m, NF_STR("mhlo.num_replicas"));
     cg->partitions = (uint32_t)module_number(m, NF_STR("mhlo.num_partitions"));
-    if (whole_arrays(m)) cg->replicas = cg->partitions = 1;
+    if (whole_arrays(cg, m)) cg->replicas = cg->partitions = 1;
     struct cg_graph *g = cg->main = cg_graph_new(cg, NULL);
-    cg->nargs = b->num_args;
-    cg->nouts = b->last->num_operands;
-    cg->args = NF_NEW_ARRAY(cg->arena, struct cg_value *, cg->nargs + 1);
-    cg->arg_bytes = NF_NEW_ARRAY(cg->arena, uint64_t, cg->nargs + 1);
-    cg->out_bytes = NF_NEW_ARRAY(cg->arena, uint64_t, cg->nouts + 1);
-    cg->alias = NF_NEW_ARRAY(cg->arena, int64_t, cg->nouts + 1);
-    for (uint32_t i = 0; i < cg->nouts; i++) cg->alias[i] = -1;
-    for (uint32_t i = 0; i < cg->nargs; i++) {
+    cg->args = NF_NEW_ARRAY(cg->arena, struct cg_value *, b->num_args + 1);
+    cg->arg_bytes = NF_NEW_ARRAY(cg->arena, uint64_t, b->num_args + 1);
+    cg->out_bytes = NF_NEW_ARRAY(cg->arena, uint64_t, b->last->num_operands + 1);
+    cg->alias = NF_NEW_ARRAY(cg->arena, int64_t, b->last->num_operands + 1);
+    const struct hlo_value **outs = NF_NEW_ARRAY(cg->arena, const struct hlo_value *, b->last->num_operands + 1);
+    for (uint32_t i = 0; i < b->last->num_operands; i++) { /* tokens hold nothing */
+        const struct hlo_value *v = hlo_op_operand(b->last, i);
+        cg->alias[i] = -1;
+        if (v->type->kind != HLO_TYPE_TOKEN) outs[cg->nouts++] = v;
+    }
+    for (uint32_t i = 0; i < b->num_args; i++) {
+        if (b->args[i]->type->kind == HLO_TYPE_TOKEN) continue;
         int64_t dims[CG_RANK_MAX];
         int rank;
         enum cpu_dt dt = imp_type(&im, f, b->args[i]->type, dims, &rank);
         if (im.rc) return im.rc;
         struct cg_value *v = cg_raw(g, CG_ARG, dt, rank, dims);
-        v->index = i;
+        v->index = cg->nargs++;
         v->stored = true;
-        cg->args[i] = im.map[b->args[i]->id] = v;
-        cg->arg_bytes[i] = (uint64_t)v->count * cpu_dt_bytes(dt);
+        cg->args[v->index] = im.map[b->args[i]->id] = v;
+        cg->arg_bytes[v->index] = (uint64_t)v->count * cpu_dt_bytes(dt);
         const struct hlo_attr *a = hlo_func_arg_attr(f, i, NF_STR("tf.aliasing_output"));
-        if (a && a->kind == HLO_ATTR_INT && a->i >= 0 && a->i < cg->nouts && cg->alias[a->i] < 0) cg->alias[a->i] = i;
+        bool counted = cg->nouts == b->last->num_operands; /* else the number is another one's */
+        if (counted && a && a->kind == HLO_ATTR_INT && a->i >= 0 && a->i < cg->nouts && cg->alias[a->i] < 0) cg->alias[a->i] = v->index;
     }
     imp_block(&im, g, b);
     g->nresult = cg->nouts;
     g->results = NF_NEW_ARRAY(cg->arena, struct cg_value *, cg->nouts + 1);
     for (uint32_t i = 0; i < cg->nouts && !im.rc; i++) {
-        struct cg_value *v = get(&im, hlo_op_operand(b->last, i));
+        struct cg_value *v = get(&im, outs[i]);
         if (!v) break;
         /* An output is written where it is computed; one that is an argument, a view, or another output too, is copied. */
         if (cg_is_view(v) || v->kind <= CG_IOTA || v->kind == CG_PARAM || v->output || v->graph != g) {

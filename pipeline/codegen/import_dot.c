@@ -338,8 +338,8 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
         ng = groups->type->dims[0];
         size = groups->type->dims[1];
     }
-    int64_t attrs[PLAN_ATTRS_MAX] = {RP_SUM, 0, 0, 0, 0, 0, 0};
-    uint32_t at = 7;
+    int64_t attrs[PLAN_ATTRS_MAX] = {RP_SUM, 0, 0, 0, 0, 0, 0, channel && channel->kind == HLO_ATTR_CHANNEL ? channel->channel.handle : 0};
+    uint32_t at = 8;
     bool permute = op->id == HLO_OP_COLLECTIVE_PERMUTE;
     bool partitions = has_channel && (permute || op->id == HLO_OP_ALL_TO_ALL || op->id == HLO_OP_COLLECTIVE_BROADCAST || (op->id == HLO_OP_COLLECTIVE_REDUCE && !global));
     bool whole = !permute && (ng == 0 || size == 0);
@@ -349,7 +349,7 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
     }
     int64_t copies = global && has_channel ? 1 : partitions ? R : has_channel ? 1 : P, members = size;
     if (has_channel && !partitions && !global) members = size * P;
-    if ((uint64_t)(ng * copies * members) + 7 > PLAN_ATTRS_MAX) {
+    if ((uint64_t)(ng * copies * members) + 8 > PLAN_ATTRS_MAX) {
         imp_refuse(im, op, "that many devices");
         return;
     }
@@ -369,6 +369,11 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
 #undef ID
     attrs[5] = ng * copies;
     attrs[6] = members;
+    for (int64_t i = 0; !permute && i < attrs[5]; i++)
+        if (named_twice(attrs + 8 + i * members, (uint32_t)members)) {
+            imp_refuse(im, op, "a group that names a device twice");
+            return;
+        }
     switch ((int)op->id) {
     case HLO_OP_ALL_REDUCE:
     case HLO_OP_REDUCE_SCATTER:
@@ -390,7 +395,10 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
         attrs[3] = hlo_op_i64(op, HLO_A_concat_dimension, 0);
         attrs[4] = hlo_op_i64(op, HLO_A_split_dimension, 0);
         break;
-    case HLO_OP_COLLECTIVE_PERMUTE: attrs[2] = PERMUTE; break;
+    case HLO_OP_COLLECTIVE_PERMUTE:
+        attrs[2] = PERMUTE;
+        attrs[3] = partitions;
+        break;
     default: attrs[2] = BROADCAST; break;
     }
     struct cg_value *lib = cg_lib(g, PLAN_COLLECTIVE, n, in, at, attrs);

@@ -11,6 +11,7 @@ struct import {
     struct cg *cg;
     struct hlo_module *m;
     struct cg_value **map;       /* by value id; values of a function called twice are entered anew each time */
+    struct cg_value ***parts;    /* by value id: the arrays that a tuple or future holds; NULL until there is one */
     size_t nmap;
     uint32_t label;              /* of the operation being read */
     size_t *line, nline;         /* where the lines of the text begin */
@@ -22,6 +23,10 @@ struct import {
 
 int imp_refuse(struct import *im, const struct hlo_op *op, const char *why);
 enum cpu_dt imp_type(struct import *im, const struct hlo_op *op, const struct hlo_type *t, int64_t *dims, int *rank);
+/* The arrays that a value holds: a tensor one, a token none, tuples and futures those of what they are made of. */
+uint32_t imp_parts(const struct hlo_type *t);
+bool imp_get_parts(struct import *im, const struct hlo_value *v, struct cg_value **ret);        /* false: refused */
+void imp_set_parts(struct import *im, const struct hlo_value *v, struct cg_value *const *parts); /* copied */
 struct cg_value *imp_get(struct import *im, const struct hlo_value *v);
 /* The first n operands, where there is room for so many; false: refused. */
 bool imp_operands(struct import *im, const struct hlo_op *op, uint32_t n, struct cg_value **in, size_t room);

@@ -986,7 +986,7 @@ static int order(struct units *us, uint32_t *ret_order, struct nf_error *err)
     struct walk w = {.arena = ar};
     struct schedule s = {us, NF_NEW_ARRAY(ar, struct edges, us->n + 1), NF_NEW_ARRAY(ar, struct edges, us->n + 1), NF_NEW_ARRAY(ar, struct edges, us->n + 1),
                          NF_NEW_ARRAY(ar, uint32_t, us->n + 1), ret_order, 0};
-    uint32_t depth = 0, max = us->n + 65536, nargs = us->g->cg->nargs;
+    uint32_t depth = 0, max = us->n + 65536, last = us->n, nargs = us->g->cg->nargs;
     bool main = !us->g->parent && (uint64_t)us->n * nargs <= 64 << 20;
     struct frame {
         uint32_t unit, next;
@@ -996,6 +996,10 @@ static int order(struct units *us, uint32_t *ret_order, struct nf_error *err)
     for (uint32_t u = 0; u < us->n; u++) {
         if (main) reads[u] = NF_NEW_ARRAY(ar, uint8_t, nargs + 1);
         s.pred[u].n = predecessors(us, u, &w, buf, max, reads[u]);
+        if (us->u[u]->ordered) {
+            if (last < us->n && s.pred[u].n < max) buf[s.pred[u].n++] = last;
+            last = u;
+        }
         s.pred[u].to = NF_NEW_ARRAY(ar, uint32_t, s.pred[u].n + 1);
         if (s.pred[u].n) memcpy(s.pred[u].to, buf, s.pred[u].n * sizeof *buf);
         for (uint32_t i = 0; i < s.pred[u].n; i++) add_edge(ar, &s.succ[buf[i]], u);

@@ -23,8 +23,12 @@ enum { PARALLEL_MAX = 16, PROCESSES_MAX = 64 };
 struct parallel {
     const struct hlo_op *op;
     uint32_t first;              /* of its operands among the outputs */
-    struct rt_array *results;    /* op->num_results of them */
+    uint32_t n, nresults;        /* arrays among its operands and results */
+    struct rt_array *results;
 };
+
+/* Tokens are no arrays: counted without them. */
+static bool is_array(const struct hlo_value *v) { return v->type->kind != HLO_TYPE_TOKEN; }
 
 struct split {
     struct hlo_module *m;
@@ -59,9 +63,13 @@ static int split_checks(struct split *s, struct nf_error *err)
     const struct hlo_type **checked = NF_NEW_ARRAY(m->arena, const struct hlo_type *, most + 1);
     HLO_FOR_OPS(op, b) {
         if (op->id != HLO_OP_INTERPRETER_RUN_PARALLEL) continue;
-        if (s->nparallel == PARALLEL_MAX || hlo_op_attr(op, HLO_A_infeed)) return nf_fail(err, NF_EUNSUPPORTED, "native code for cpu does not do interpreter.run_parallel with an infeed");
-        s->parallel[s->nparallel++] = (struct parallel){.op = op, .first = s->n};
-        for (uint32_t i = 0; i < op->num_operands; i++) add_output(s, hlo_op_operand(op, i));
+        if (s->nparallel == PARALLEL_MAX) return nf_fail(err, NF_EUNSUPPORTED, "native code for cpu does not do interpreter.run_parallel more than %d times", PARALLEL_MAX);
+        struct parallel *p = &s->parallel[s->nparallel++];
+        *p = (struct parallel){.op = op, .first = s->n};
+        for (uint32_t i = 0; i < op->num_operands; i++)
+            if (is_array(hlo_op_operand(op, i))) add_output(s, hlo_op_operand(op, i));
+        for (uint32_t i = 0; i < op->num_results; i++) p->nresults += is_array(&op->results[i]);
+        p->n = s->n - p->first;
     }
     struct hlo_op *g = hlo_op_new(m, HLO_OP_FUNC, 0, NULL, 0, NULL, 1);
     struct hlo_block *gb = hlo_block_new(m, g->regions[0]);
@@ -73,7 +81,10 @@ static int split_checks(struct split *s, struct nf_error *err)
             struct check_operand *o = &s->operands[s->checked];
             *o = (struct check_operand){-1, s->n};
             for (int p = 0; p < s->nparallel && !v->is_arg; p++)
-                if (v->def.op == s->parallel[p].op) *o = (struct check_operand){p, v->index};
+                if (v->def.op == s->parallel[p].op) {
+                    *o = (struct check_operand){p, 0};
+                    for (uint32_t k = 0; k < v->index; k++) o->index += is_array(&v->def.op->results[k]);
+                }
             if (o->parallel < 0) add_output(s, v);
             checked[s->checked++] = v->type;
             hlo_op_set_operand(c, i, hlo_block_add_arg(m, gb, v->type));
@@ -154,6 +165,27 @@ static void *execute(void *arg)
     return NULL;
 }
 
+/* What a function gives goes into the queue that infeed takes from. */
+static int feed(struct split *s, const struct hlo_attr *name, struct rt_device *dev, struct rt_program *to, struct nf_error *err)
+{
+    struct hlo_op *f = name->kind == HLO_ATTR_SYMBOL ? hlo_module_func(s->m, name->str) : NULL;
+    struct rt_array out[64] = {{0}};
+    void *ptr[64];
+    struct nf_buf neff = NF_BUF_INIT;
+    struct rt_program *p = NULL;
+    int rc = f ? compile(s->m, f, 1, 1, &neff, err) : nf_fail(err, NF_EGRAPH, "the infeed of interpreter.run_parallel names no function");
+    if (!rc) rc = rt_program_load(dev, nf_buf_str(&neff), NULL, &p, err);
+    if (!rc && (p->input_count || p->output_count > NF_ARRAY_LEN(out))) rc = nf_fail(err, NF_EGRAPH, "the infeed of interpreter.run_parallel is no function without arguments");
+    if (!rc) rc = outputs_of(p, out, err);
+    for (size_t i = 0; i < NF_ARRAY_LEN(out); i++) ptr[i] = out[i].data;
+    if (!rc) rc = rt_execute_host(p, NULL, ptr, err);
+    if (!rc) rc = cpu_program_feed(to, out, p->output_count, err);
+    for (size_t i = 0; i < NF_ARRAY_LEN(out); i++) rt_array_done(&out[i]);
+    rt_program_unload(p);
+    nf_buf_done(&neff);
+    return rc;
+}
+
 /* All programs of the grid at once, each with its share of the operands, in order of the grid. */
 static int run_parallel(struct split *s, struct parallel *p, struct rt_device *dev, const struct rt_array *given, struct nf_error *err)
 {
@@ -174,7 +206,7 @@ static int run_parallel(struct split *s, struct parallel *p, struct rt_device *d
         if (!rc) rc = rt_program_load(dev, nf_buf_str(&proc[i].neff), &o, &proc[i].program, err);
         if (rc) break;
         struct rt_program *q = proc[i].program;
-        if (in + q->input_count > p->op->num_operands || out + q->output_count > p->op->num_results) {
+        if (in + q->input_count > p->n || out + q->output_count > p->nresults) {
             rc = nf_fail(err, NF_EGRAPH, "the programs of interpreter.run_parallel do not fit its operands");
             break;
         }
@@ -184,6 +216,8 @@ static int run_parallel(struct split *s, struct parallel *p, struct rt_device *d
         for (size_t k = 0; k < q->input_count; k++) proc[i].in[k] = given[p->first + in++].data;
         for (size_t k = 0; k < q->output_count; k++) proc[i].out[k] = p->results[out++].data;
     }
+    const struct hlo_attr *queue = hlo_op_attr(p->op, HLO_A_infeed);
+    for (size_t i = 0; i < (queue && queue->kind == HLO_ATTR_ARRAY ? queue->array.n : 0) && !rc; i++) rc = feed(s, queue->array.v[i], dev, proc[0].program, err);
     for (size_t i = 0; i < n && !rc; i++) proc[i].started = pthread_create(&proc[i].thread, NULL, execute, &proc[i]) == 0;
     for (size_t i = 0; i < n; i++) {
         if (proc[i].started) pthread_join(proc[i].thread, NULL);
@@ -216,7 +250,7 @@ int neffopt_native(struct hlo_module *m, struct nf_str function, const struct hl
     if (!rc) rc = rt_device_open("cpu", NULL, &dev, err);
     if (!rc) rc = run_native(&s, dev, out, err);
     for (int p = 0; p < s.nparallel; p++) {
-        s.parallel[p].results = nf_alloc_array(s.parallel[p].op->num_results + 1, sizeof *in);
+        s.parallel[p].results = nf_alloc_array(s.parallel[p].nresults + 1, sizeof *in);
         if (!rc) rc = run_parallel(&s, &s.parallel[p], dev, out, err);
     }
     for (uint32_t i = 0; i < s.checked; i++) in[i] = s.operands[i].parallel < 0 ? out[s.operands[i].index] : s.parallel[s.operands[i].parallel].results[s.operands[i].index];
@@ -226,7 +260,7 @@ int neffopt_native(struct hlo_module *m, struct nf_str function, const struct hl
     if (!rc) rc = hlo_eval_run(e, NF_STR("neffopt_checks"), in, s.checked, NULL, 0, err);
     hlo_eval_free(e);
     for (int p = 0; p < s.nparallel; p++) {
-        for (uint32_t i = 0; i < s.parallel[p].op->num_results; i++) rt_array_done(&s.parallel[p].results[i]);
+        for (uint32_t i = 0; i < s.parallel[p].nresults; i++) rt_array_done(&s.parallel[p].results[i]);
         free(s.parallel[p].results);
     }
     for (uint32_t i = 0; i < s.n; i++) rt_array_done(&out[i]);

@@ -30,6 +30,9 @@ struct cpu_watch {
 };
 int cpu_program_watch(struct rt_program *program, const void *const *inputs, void *const *outputs, const struct cpu_watch *watch, struct nf_error *err);
 const struct plan *cpu_program_plan(const struct rt_program *program);
+/* Puts arrays into the queue that infeed takes from, which belongs to the program's group. NF_EINVAL: it runs alone. */
+struct rt_array;
+int cpu_program_feed(struct rt_program *program, const struct rt_array *values, size_t n, struct nf_error *err);
 /* Times since load as a Chrome trace (JSON), when asked for at load. */
 void cpu_program_trace(const struct rt_program *program, struct nf_buf *out);
 

@@ -175,6 +175,15 @@ static bool uses_gemm(const struct plan *p)
     return false;
 }
 
+/* Whether it sends or receives: a group of one has mail too. */
+static bool has_mail(const struct plan *p)
+{
+    for (uint32_t b = 0; b < p->nblocks; b++)
+        for (uint32_t i = 0; i < p->block[b].nstep; i++)
+            if (p->block[b].step[i].op == PLAN_SEND || p->block[b].step[i].op == PLAN_RECV || p->block[b].step[i].op == PLAN_INFEED) return true;
+    return false;
+}
+
 static int check_features(uint64_t wanted, struct nf_error *err)
 {
     uint64_t missing = wanted & ~cpu_features();
@@ -235,6 +244,7 @@ static int load(struct rt_device *device, struct nf_str bytes, const struct rt_l
         if ((rc = cpu_group_join(o->group ? o->group : "", world, &p->group, err))) goto out;
     } else {
         p->replicas = p->partitions = 1;
+        if (o->group && o->world_size <= 1 && has_mail(p->plan) && (rc = cpu_group_join(o->group, 1, &p->group, err))) goto out;
     }
     if (o->threads) cpu_pool_set_threads((int)o->threads);
     p->profile_base = nf_arena_alloc_array(p->mem, p->plan->nblocks, sizeof *p->profile_base);
@@ -355,6 +365,16 @@ int cpu_program_watch(struct rt_program *program, const void *const *inputs, voi
 }
 
 const struct plan *cpu_program_plan(const struct rt_program *program) { return ((const struct cpu_program *)program)->plan; }
+
+int cpu_program_feed(struct rt_program *program, const struct rt_array *values, size_t n, struct nf_error *err)
+{
+    struct cpu_program *p = (struct cpu_program *)program;
+    void *parcel = p->group ? cpu_parcel_of(values, n) : NULL;
+    if (!p->group) return nf_fail(err, NF_EINVAL, "the program runs alone, without a queue of inputs: load it with the name of a group");
+    if (!parcel) return nf_fail(err, NF_ENOMEM, "no memory for what goes into the queue of inputs");
+    cpu_group_feed(p->group, parcel);
+    return 0;
+}
 
 static int execute_host(struct rt_program *program, const void *const *inputs, void *const *outputs, struct nf_error *err)
 {

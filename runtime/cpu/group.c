@@ -5,17 +5,39 @@
 
 #include <pthread.h>
 
+struct cpu_meeting {
+    struct cpu_meeting *next;
+    int kind;
+    int64_t channel;
+    uint32_t n, arrived, read, gone;
+    int64_t *ids;
+    const void **shown;         /* NULL: not there yet */
+};
+
+struct parcel {
+    struct parcel *next;
+    int64_t channel, to;
+    void *data;
+};
+
+struct receiver {               /* who waits for a parcel */
+    struct receiver *next;
+    int64_t channel, me;
+    void *got;
+};
+
 struct cpu_rendezvous {
     struct cpu_rendezvous *next;
     char *name;
     uint32_t size, users;
+    bool closed;                /* made by cpu_group_new */
     pthread_mutex_t lock;       /* guards all below; innermost but for none */
     pthread_cond_t turn;
-    uint32_t waiting, running;
-    uint64_t round;
-    bool broken;
-    bool closed, stuck;         /* made by cpu_group_new; nobody is left who could come to the meeting */
-    const void **shown;
+    uint32_t waiting, running;  /* waiting: for one that has not come, or a parcel that was not sent */
+    bool broken, stuck;         /* stuck: nobody is left who could come */
+    struct cpu_meeting *meetings; /* that are not full */
+    struct parcel *mail, *fed;
+    struct receiver *receivers;
 };
 
 static pthread_mutex_t groups_lock = PTHREAD_MUTEX_INITIALIZER; /* guards groups and users; taken before no other */
@@ -26,17 +48,27 @@ static struct cpu_rendezvous *new_group(const char *name, uint32_t size)
     struct cpu_rendezvous *g = nf_alloc(sizeof *g);
     g->name = nf_strdup(name);
     g->size = size;
-    g->shown = nf_alloc_array(size, sizeof *g->shown);
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->turn, NULL);
     return g;
 }
 
+static void drop(struct parcel **list)
+{
+    while (*list) {
+        struct parcel *p = *list;
+        *list = p->next;
+        free(p->data);
+        free(p);
+    }
+}
+
 static void free_group(struct cpu_rendezvous *g)
 {
+    drop(&g->mail);
+    drop(&g->fed);
     pthread_cond_destroy(&g->turn);
     pthread_mutex_destroy(&g->lock);
-    free(g->shown);
     free(g->name);
     free(g);
 }
@@ -87,15 +119,18 @@ void cpu_group_leave(struct cpu_rendezvous *g)
 void cpu_group_begin(struct cpu_rendezvous *g)
 {
     pthread_mutex_lock(&g->lock);
-    if (g->running == 0) g->broken = false;
+    if (g->running == 0 && g->broken) {
+        g->broken = g->stuck = false;
+        drop(&g->mail); /* of the round that failed */
+    }
     g->running++;
     pthread_mutex_unlock(&g->lock);
 }
 
-/* With the lock: of a closed group, those who wait are all that still run. */
+/* With the lock: those who wait are all that run, and nobody else can begin. Where members come and go, a wait lasts until somebody comes. */
 static void look_stuck(struct cpu_rendezvous *g)
 {
-    if (!g->closed || g->broken || !g->waiting || g->running == g->size || g->waiting < g->running) return;
+    if ((!g->closed && g->size > 1) || g->broken || !g->waiting || g->waiting < g->running) return;
     g->stuck = g->broken = true;
     pthread_cond_broadcast(&g->turn);
 }
@@ -110,40 +145,148 @@ void cpu_group_end(struct cpu_rendezvous *g, bool failed)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* All members come here once before any goes on. Called with the lock. */
-static int meet(struct cpu_rendezvous *g, struct nf_error *err)
+static int broken(const struct cpu_rendezvous *g, struct nf_error *err)
 {
-    uint64_t round = g->round;
-    if (++g->waiting == g->size) {
-        g->waiting = 0;
-        g->round++;
-        pthread_cond_broadcast(&g->turn);
-    }
-    look_stuck(g);
-    while (g->round == round && !g->broken) pthread_cond_wait(&g->turn, &g->lock);
-    if (g->round != round) return 0;
-    g->waiting--;
-    if (g->stuck) return nf_fail(err, NF_EGRAPH, "devices wait for one that has ended: not every member of a group runs the same collectives");
+    if (g->stuck) return nf_fail(err, NF_EGRAPH, "devices wait for one another or for one that has ended: not every member of a group runs the same collectives");
     if (g->closed) return nf_fail(err, NF_EINTERNAL, "another device failed");
     return nf_fail(err, NF_EINTERNAL, "another member of the group %s failed", g->name);
 }
 
-int cpu_group_show(struct cpu_rendezvous *g, uint32_t rank, const void *data, const void *const **ret_all, struct nf_error *err)
+static void unlink_meeting(struct cpu_rendezvous *g, struct cpu_meeting *m)
 {
+    struct cpu_meeting **at = &g->meetings;
+    while (*at != m) at = &(*at)->next;
+    *at = m->next;
+}
+
+static void free_meeting(struct cpu_meeting *m)
+{
+    free(m->ids);
+    free(m->shown);
+    free(m);
+}
+
+int cpu_group_meet(struct cpu_rendezvous *g, int kind, int64_t channel, const int64_t *ids, uint32_t n, uint32_t me, const void *data, struct cpu_meeting **ret,
+                   struct nf_error *err)
+{
+    int rc = 0;
     pthread_mutex_lock(&g->lock);
-    g->shown[rank] = data;
-    int rc = meet(g, err);
+    struct cpu_meeting *m = g->meetings;
+    while (m && (m->kind != kind || m->channel != channel || m->n != n || m->shown[me] || memcmp(m->ids, ids, n * sizeof *ids) != 0)) m = m->next;
+    if (!m) {
+        m = nf_alloc(sizeof *m);
+        *m = (struct cpu_meeting){.next = g->meetings, .kind = kind, .channel = channel, .n = n, .ids = nf_alloc_array(n, sizeof *ids), .shown = nf_alloc_array(n, sizeof *m->shown)};
+        memcpy(m->ids, ids, n * sizeof *ids);
+        g->meetings = m;
+    }
+    m->shown[me] = data;
+    if (++m->arrived == n) {
+        unlink_meeting(g, m);
+        g->waiting -= n - 1;
+        pthread_cond_broadcast(&g->turn);
+    } else {
+        g->waiting++;
+        look_stuck(g);
+        while (m->arrived < n && !g->broken) pthread_cond_wait(&g->turn, &g->lock);
+        if (m->arrived < n) {
+            g->waiting--;
+            m->shown[me] = NULL;
+            if (--m->arrived == 0) {
+                unlink_meeting(g, m);
+                free_meeting(m);
+            }
+            m = NULL;
+            rc = broken(g, err);
+        }
+    }
     pthread_mutex_unlock(&g->lock);
-    if (!rc) *ret_all = (const void *const *)g->shown;
+    *ret = m;
     return rc;
 }
 
-int cpu_group_release(struct cpu_rendezvous *g, struct nf_error *err)
+const void *cpu_meeting_shown(const struct cpu_meeting *m, uint32_t i) { return m->shown[i]; }
+
+void cpu_group_part(struct cpu_rendezvous *g, struct cpu_meeting *m)
 {
     pthread_mutex_lock(&g->lock);
-    int rc = meet(g, err);
+    if (++m->read == m->n) pthread_cond_broadcast(&g->turn);
+    while (m->read < m->n) pthread_cond_wait(&g->turn, &g->lock); /* they only compute meanwhile, and come */
+    if (++m->gone == m->n) free_meeting(m);
     pthread_mutex_unlock(&g->lock);
+}
+
+static void append(struct parcel **list, int64_t channel, int64_t to, void *data)
+{
+    struct parcel *p = nf_alloc(sizeof *p);
+    *p = (struct parcel){.channel = channel, .to = to, .data = data};
+    while (*list) list = &(*list)->next;
+    *list = p;
+}
+
+static void *take(struct parcel **at)
+{
+    struct parcel *p = *at;
+    void *data = p ? p->data : NULL;
+    if (p) *at = p->next;
+    free(p);
+    return data;
+}
+
+void cpu_group_send(struct cpu_rendezvous *g, int64_t channel, int64_t to, void *parcel)
+{
+    pthread_mutex_lock(&g->lock);
+    struct receiver *r = g->receivers;
+    while (r && (r->channel != channel || r->got || (to >= 0 && r->me != to))) r = r->next;
+    if (r) {
+        r->got = parcel;
+        g->waiting--;
+        pthread_cond_broadcast(&g->turn);
+    } else {
+        append(&g->mail, channel, to, parcel);
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
+int cpu_group_receive(struct cpu_rendezvous *g, int64_t channel, int64_t me, void **ret_parcel, struct nf_error *err)
+{
+    struct receiver r = {.channel = channel, .me = me};
+    int rc = 0;
+    pthread_mutex_lock(&g->lock);
+    struct parcel **at = &g->mail;
+    while (*at && ((*at)->channel != channel || ((*at)->to >= 0 && (*at)->to != me))) at = &(*at)->next;
+    r.got = take(at);
+    if (!r.got) {
+        struct receiver **end = &g->receivers;
+        while (*end) end = &(*end)->next; /* who came first is served first */
+        *end = &r;
+        g->waiting++;
+        look_stuck(g);
+        while (!r.got && !g->broken) pthread_cond_wait(&g->turn, &g->lock);
+        if (!r.got) {
+            g->waiting--;
+            rc = broken(g, err);
+        }
+        for (end = &g->receivers; *end != &r;) end = &(*end)->next;
+        *end = r.next;
+    }
+    pthread_mutex_unlock(&g->lock);
+    *ret_parcel = r.got;
     return rc;
+}
+
+void cpu_group_feed(struct cpu_rendezvous *g, void *parcel)
+{
+    pthread_mutex_lock(&g->lock);
+    append(&g->fed, 0, -1, parcel);
+    pthread_mutex_unlock(&g->lock);
+}
+
+void *cpu_group_fed(struct cpu_rendezvous *g)
+{
+    pthread_mutex_lock(&g->lock);
+    void *parcel = take(&g->fed);
+    pthread_mutex_unlock(&g->lock);
+    return parcel;
 }
 
 uint32_t cpu_group_size(const struct cpu_rendezvous *g) { return g->size; }

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 
-#define MAGIC "NFCPLAN1"
+#define MAGIC "NFCPLAN2"
 
 struct row {
     const char *name;

@@ -10,7 +10,7 @@
  *
  * Bytes, all little-endian, version in the magic:
  *
- *     plan    = magic "NFCPLAN1" u64 features u64 arena_bytes u64 scratch_bytes u32 args u32 outs u32 values u32 kernels u32 blocks
+ *     plan    = magic "NFCPLAN2" u64 features u64 arena_bytes u64 scratch_bytes u32 args u32 outs u32 values u32 kernels u32 blocks
  *               u32 labels { value } { kernel } { block } { label }
  *     value   = u8 type u8 rank u8 where u8 0 u32 index u64 offset { i64 dim }
  *     kernel  = i64 image_offset u32 args u32 text_bytes i64 per_outer u64 scratch text

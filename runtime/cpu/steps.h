@@ -6,6 +6,10 @@
 #include "runtime/cpu/pool.h"
 
 struct cpu_rendezvous;
+struct rt_array;
+
+/* What goes from one member of a group to another, as cpu_group_send takes it. NULL: no memory. */
+void *cpu_parcel_of(const struct rt_array *values, size_t n);
 
 /* One execution of a program. */
 struct cpu_exec {
@@ -90,6 +94,14 @@ static inline uint32_t in_list(const int64_t *list, uint32_t n, int64_t x)
     for (uint32_t i = 0; i < n; i++)
         if (list[i] == x) return i;
     return n;
+}
+
+/* Whether one is there twice but for those below 0. */
+static inline bool named_twice(const int64_t *list, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i] >= 0 && in_list(list, i, list[i]) < i) return true;
+    return false;
 }
 
 /* The i-th block number among the attributes; false: it has no more. */

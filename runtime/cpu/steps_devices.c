@@ -180,7 +180,7 @@ static void device_ends(struct device *d)
 {
     int none = -1;
     if (d->rc) __atomic_compare_exchange_n(d->first, &none, (int)d->x.partition, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    if (d->x.group) cpu_group_end(d->x.group, d->rc != 0);
+    cpu_group_end(d->x.group, d->rc != 0);
 }
 
 static void *device_run(void *arg)
@@ -265,7 +265,7 @@ int step_devices__run(struct cpu_exec *x, const struct plan_step *s, struct nf_e
     int first = -1, rc = 0;
     struct inside in = {.p = x->plan, .block = nf_alloc_array(x->plan->nblocks, sizeof(bool)), .named = nf_alloc_array(x->plan->nvalues + 1, sizeof(bool))};
     struct device *dev = nf_alloc_array((size_t)n, sizeof *dev);
-    struct cpu_rendezvous *group = n > 1 ? cpu_group_new((uint32_t)n) : NULL;
+    struct cpu_rendezvous *group = cpu_group_new((uint32_t)n);
     look_inside(&in, (uint32_t)s->attr[0]);
     merge_spans(&in);
     for (int64_t i = 0; i < n && !rc; i++) {
