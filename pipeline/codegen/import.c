@@ -640,6 +640,102 @@ static uint32_t put_cut(int64_t *attrs, uint32_t at, const struct hlo_mesh_cut *
     return at;
 }
 
+static struct cg_value *one_result(struct cg_value *lib, enum cpu_dt dt, int rank, const int64_t *dims)
+{
+    struct cg_value *r;
+    cg_lib_results(lib, 1, (uint8_t[]){(uint8_t)dt}, &rank, &dims, &r);
+    return r;
+}
+
+/* By device: a number that each reads by its own. */
+static struct cg_value *by_device(struct import *im, struct cg_graph *g, const int32_t *numbers)
+{
+    int64_t n = im->cg->partitions, one = 1, attr = 1;
+    struct cg_value *table = cg_const(g, CPU_S32, 1, &n, nf_arena_str(im->cg->arena, nf_str_n((const char *)numbers, (size_t)n * sizeof *numbers)));
+    struct cg_value *id = one_result(cg_lib(g, PLAN_PROCESS, 0, NULL, 1, &attr), CPU_U32, 0, NULL);
+    struct cg_value *in[2] = {table, cg_convert(g, id, CPU_S32)};
+    return cg_reshape(g, one_result(cg_lib(g, PLAN_DSLICE, 2, in, 0, NULL), CPU_S32, 1, &one), 0, NULL);
+}
+
+/* The device's own piece of an array that it has. */
+static struct cg_value *piece_of(struct import *im, struct cg_graph *g, struct cg_value *v, const struct hlo_mesh *m, const struct hlo_mesh_cut *cut)
+{
+    int64_t dims[CG_RANK_MAX], start[HLO_MESH_RANK_MAX];
+    struct cg_value *in[1 + CG_RANK_MAX] = {v};
+    int32_t *numbers = NF_NEW_ARRAY(im->cg->arena, int32_t, (size_t)m->devices);
+    for (int d = 0; d < v->rank; d++) dims[d] = v->dims[d] / hlo_mesh_pieces(cut, d);
+    for (int d = 0; d < v->rank; d++) {
+        for (int64_t pos = 0; pos < m->devices; pos++) {
+            hlo_mesh_start(cut, pos, dims, start);
+            numbers[m->device_at[pos]] = (int32_t)start[d];
+        }
+        in[1 + d] = cut->n_parts[d] ? by_device(im, g, numbers) : cg_splat(g, CPU_S32, 0, NULL, (struct cpu_num){0});
+    }
+    return one_result(cg_lib(g, PLAN_DSLICE, 1 + v->rank, in, 0, NULL), (enum cpu_dt)v->dt, v->rank, dims);
+}
+
+/* The array that the pieces of the devices which differ in its digits make up: gathered along a dim of its own, then put in place. */
+static struct cg_value *whole_of(struct import *im, struct cg_graph *g, const struct hlo_op *op, struct cg_value *v, const struct hlo_mesh *m, const struct hlo_mesh_cut *cut)
+{
+    int64_t attrs[PLAN_ATTRS_MAX] = {RP_SUM, 0, COLL_ALL_GATHER, 0, 0, 0, 0, -1}, dims[2 * CG_RANK_MAX + 1] = {1}, perm[2 * CG_RANK_MAX], whole[CG_RANK_MAX];
+    int64_t *at = NF_NEW_ARRAY(im->cg->arena, int64_t, (size_t)m->devices), n = 1;
+    int cuts = 0, k = 0, p = 0;
+    for (int d = 0; d < v->rank; d++) {
+        cuts += cut->n_parts[d] > 0;
+        n *= hlo_mesh_pieces(cut, d);
+    }
+    if (m->devices + 8 > PLAN_ATTRS_MAX || cuts + v->rank > CG_RANK_MAX || v->rank + 1 > CG_RANK_MAX) {
+        imp_refuse(im, op, "that many devices or dimensions");
+        return v;
+    }
+    for (int64_t pos = 0; pos < m->devices; pos++) {
+        hlo_mesh_pieces_of(cut, pos, at);
+        for (int64_t i = 0; i < n && at[0] == pos; i++) attrs[8 + attrs[5] * n + i] = m->device_at[at[i]];
+        attrs[5] += at[0] == pos;
+    }
+    attrs[6] = n;
+    memcpy(dims + 1, v->dims, v->rank * sizeof *dims);
+    struct cg_value *one = cg_reshape(g, v, v->rank + 1, dims);
+    dims[0] = n;
+    struct cg_value *all = one_result(cg_lib(g, PLAN_COLLECTIVE, 1, &one, 8 + (uint32_t)m->devices, attrs), (enum cpu_dt)v->dt, v->rank + 1, dims);
+    for (int d = 0; d < v->rank; d++)
+        if (cut->n_parts[d]) dims[k++] = hlo_mesh_pieces(cut, d);
+    memcpy(dims + k, v->dims, v->rank * sizeof *dims);
+    for (int d = 0, c = 0; d < v->rank; d++) {
+        if (cut->n_parts[d]) perm[p++] = c++;
+        perm[p++] = k + d;
+        whole[d] = v->dims[d] * hlo_mesh_pieces(cut, d);
+    }
+    return cg_reshape(g, cg_transpose(g, cg_reshape(g, all, k + v->rank, dims), perm), v->rank, whole);
+}
+
+/* On a device that runs already: the region takes its pieces of what is there, and what it gives is put together from the devices that have the rest. */
+static void import_inside(struct import *im, struct cg_graph *g, const struct hlo_op *op, const struct hlo_mesh *m, const struct hlo_mesh_cut *cuts)
+{
+    const struct hlo_block *b = hlo_op_body(op, 0);
+    uint32_t n = op->num_operands;
+    bool cut = !hlo_mesh_uncut(cuts, n + op->num_results);
+    struct hlo_mesh *outer = im->manual, both = outer ? *outer : (struct hlo_mesh){0};
+    if (im->depth >= CALL_DEPTH || (cut && (!outer || !hlo_mesh_nest(&both, m)))) {
+        imp_refuse(im, op, "cuts arrays inside another by its axes, or over another mesh");
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct cg_value *v = get(im, hlo_op_operand(op, i));
+        if (!v) return;
+        im->map[b->args[i]->id] = hlo_mesh_uncut(&cuts[i], 1) ? v : piece_of(im, g, v, m, &cuts[i]);
+    }
+    if (cut) im->manual = &both;
+    im->depth++;
+    imp_block(im, g, b);
+    im->depth--;
+    im->manual = outer;
+    for (uint32_t i = 0; i < op->num_results && !im->rc; i++) {
+        struct cg_value *v = get(im, hlo_op_operand(b->last, i));
+        if (v) im->map[op->results[i].id] = hlo_mesh_uncut(&cuts[n + i], 1) ? v : whole_of(im, g, op, v, m, &cuts[n + i]);
+    }
+}
+
 /* The region is a block that the devices of the mesh run. To it they are the partitions of the program. */
 static void import_manual(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
@@ -656,13 +752,7 @@ static void import_manual(struct import *im, struct cg_graph *g, const struct hl
     }
     if (!imp_operands(im, op, n, in, n)) return;
     if (im->manual || partitions > 1) {
-        const struct hlo_block *b = hlo_op_body(op, 0);
-        if (!hlo_mesh_uncut(cuts, n + op->num_results) || im->depth >= CALL_DEPTH) {
-            imp_refuse(im, op, "one that cuts arrays inside another");
-            return;
-        }
-        run_here(im, g, op, b);
-        for (uint32_t i = 0; i < op->num_results && !im->rc; i++) same_parts(im, &op->results[i], hlo_op_operand(b->last, i));
+        import_inside(im, g, op, &mesh, cuts);
         return;
     }
     int64_t *attrs = NF_NEW_ARRAY(arena, int64_t, PLAN_ATTRS_MAX), devices = mesh.devices;
@@ -680,13 +770,13 @@ static void import_manual(struct import *im, struct cg_graph *g, const struct hl
     lib->graphs = NF_NEW_ARRAY(arena, struct cg_graph *, 1);
     lib->graph_attr = where;
     lib->ngraph = 1;
-    im->manual = true;
+    im->manual = &mesh;
     im->cg->replicas = 1;
     im->cg->partitions = (uint32_t)devices;
     lib->graphs[0] = import_region(im, g, hlo_op_body(op, 0), NULL, NULL);
     im->cg->replicas = replicas;
     im->cg->partitions = partitions;
-    im->manual = false;
+    im->manual = NULL;
     finish_lib(im, op, lib);
 }
 

@@ -320,7 +320,6 @@ void imp_convolution(struct import *im, struct cg_graph *g, const struct hlo_op 
 
 void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
-    enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, PERMUTE, BROADCAST, REDUCE };
     uint32_t P = im->cg->partitions, R = im->cg->replicas, n = op->num_operands;
     struct cg_value *in[64];
     const struct hlo_attr *groups = hlo_op_attr(op, op->id == HLO_OP_COLLECTIVE_PERMUTE ? HLO_A_source_target_pairs : HLO_A_replica_groups);
@@ -379,7 +378,7 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
     case HLO_OP_REDUCE_SCATTER:
     case HLO_OP_COLLECTIVE_REDUCE:
         attrs[0] = imp_body_kind(hlo_op_body(op, 0), 1);
-        attrs[2] = op->id == HLO_OP_ALL_REDUCE ? ALL_REDUCE : op->id == HLO_OP_REDUCE_SCATTER ? REDUCE_SCATTER : REDUCE;
+        attrs[2] = op->id == HLO_OP_ALL_REDUCE ? COLL_ALL_REDUCE : op->id == HLO_OP_REDUCE_SCATTER ? COLL_REDUCE_SCATTER : COLL_REDUCE;
         attrs[3] = hlo_op_i64(op, HLO_A_scatter_dimension, 0);
         if (attrs[0] == BODY_SET) {
             imp_refuse(im, op, "a reducer that takes the last value");
@@ -387,22 +386,22 @@ void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *
         }
         break;
     case HLO_OP_ALL_GATHER:
-        attrs[2] = ALL_GATHER;
+        attrs[2] = COLL_ALL_GATHER;
         attrs[3] = hlo_op_i64(op, HLO_A_all_gather_dim, 0);
         break;
     case HLO_OP_ALL_TO_ALL:
-        attrs[2] = ALL_TO_ALL;
+        attrs[2] = COLL_ALL_TO_ALL;
         attrs[3] = hlo_op_i64(op, HLO_A_concat_dimension, 0);
         attrs[4] = hlo_op_i64(op, HLO_A_split_dimension, 0);
         break;
     case HLO_OP_COLLECTIVE_PERMUTE:
-        attrs[2] = PERMUTE;
+        attrs[2] = COLL_PERMUTE;
         attrs[3] = partitions;
         break;
-    default: attrs[2] = BROADCAST; break;
+    default: attrs[2] = COLL_BROADCAST; break;
     }
     struct cg_value *lib = cg_lib(g, PLAN_COLLECTIVE, n, in, at, attrs);
     lib->label = im->label;
-    if (attrs[2] == ALL_REDUCE || attrs[2] == REDUCE_SCATTER || attrs[2] == REDUCE) imp_attach_body(im, lib, hlo_op_body(op, 0));
+    if (attrs[2] == COLL_ALL_REDUCE || attrs[2] == COLL_REDUCE_SCATTER || attrs[2] == COLL_REDUCE) imp_attach_body(im, lib, hlo_op_body(op, 0));
     imp_finish_lib(im, op, lib);
 }

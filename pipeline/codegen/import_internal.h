@@ -15,7 +15,7 @@ struct import {
     size_t nmap;
     uint32_t label;              /* of the operation being read */
     size_t *line, nline;         /* where the lines of the text begin */
-    bool manual;                 /* in the region of a manual computation */
+    struct hlo_mesh *manual;     /* in the region of a manual computation: its mesh */
     bool expressed;              /* quantised results are read as what they express */
     int depth, rc;               /* first failure */
     struct nf_error *err;

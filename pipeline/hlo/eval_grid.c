@@ -45,6 +45,7 @@ struct ev_grid {
     struct receiver *receivers;
     struct ev_func **infeed;
     size_t n_infeed, next_infeed;
+    const struct hlo_mesh *mesh; /* of the manual computation whose devices these are; NULL: there is none */
     bool lasting;               /* a group: members come and go, so one that waits is never stuck for good */
 };
 
@@ -248,10 +249,10 @@ static void *work(void *arg)
 }
 
 static int run_workers(struct ev_run *run, unsigned replicas, unsigned partitions, struct worker *w, struct ev_func **infeed, size_t n_infeed,
-                       unsigned depth, struct nf_error *err)
+                       unsigned depth, const struct hlo_mesh *mesh, struct nf_error *err)
 {
     unsigned n = replicas * partitions;
-    struct ev_grid g = {.replicas = replicas, .partitions = partitions, .alive = n, .infeed = infeed, .n_infeed = n_infeed};
+    struct ev_grid g = {.mesh = mesh, .replicas = replicas, .partitions = partitions, .alive = n, .infeed = infeed, .n_infeed = n_infeed};
     pthread_mutex_init(&g.lock, NULL);
     pthread_cond_init(&g.moved, NULL);
     for (unsigned i = 0; i < n; i++)
@@ -308,7 +309,7 @@ int ev_grid_run(struct ev_run *run, unsigned replicas, unsigned partitions, stru
         w[i].args = args[i];
         w[i].rets = rets[i];
     }
-    int rc = run_workers(run, replicas, partitions, w, infeed, n_infeed, 0, err);
+    int rc = run_workers(run, replicas, partitions, w, infeed, n_infeed, 0, NULL, err);
     if (rc)
         drop_results(w, n);
     free(w);
@@ -978,27 +979,90 @@ int hlo_e_outfeed(struct ev_ctx *c, struct nf_error *err) { return hlo_e_token(c
 
 /* ---- sdy.manual_computation: the region once per device of the mesh ---- */
 
-/* Start of the piece at the position of an array whose pieces have these dimensions. */
-static void piece_start(const struct hlo_mesh_cut *c, int64_t pos, const int64_t *piece, int64_t *start)
-{
-    for (int d = 0; d < c->rank; d++) {
-        int64_t at = 0;
-        for (unsigned k = 0; k < c->n_parts[d]; k++)
-            at = at * c->parts[d][k].size + pos / c->parts[d][k].stride % c->parts[d][k].size;
-        start[d] = at * piece[d];
-    }
-}
-
 static size_t device(const struct hlo_mesh *m, unsigned pos) { return m->n ? (size_t)m->device_at[pos] : 0; }
 
-/* On a device that runs already: the region takes and gives what is there. */
-static int run_inside(struct ev_ctx *c, const struct ev_block *b, struct nf_error *err)
+/* Piece of an operand, on a device that has the whole. */
+static int piece_of(struct ev_ctx *c, const struct ev_value *v, const struct hlo_mesh_cut *cut, int64_t pos, struct ev_value **ret, struct nf_error *err)
 {
-    struct ev_value **args = nf_alloc_array(c->n_in + 1, sizeof(*args));
-    for (uint32_t i = 0; i < c->n_in; i++)
-        args[i] = ev_ref(c->in[i]);
-    int rc = ev_run_block(c->f, b, args, c->out, err);
+    int64_t dims[RT_ARRAY_RANK_MAX], start[RT_ARRAY_RANK_MAX] = {0};
+    for (int k = 0; k < cut->rank; k++) {
+        dims[k] = v->a.dims[k] / hlo_mesh_pieces(cut, k);
+        if (dims[k] * hlo_mesh_pieces(cut, k) != v->a.dims[k])
+            return ev_fail(c, err, NF_EUNSUPPORTED, "dimension %d of an operand does not divide by %lld", k, (long long)hlo_mesh_pieces(cut, k));
+    }
+    int rc = ev_array_new(c->f->proc->run, v->a.dtype, v->a.rank, dims, ret, err);
+    if (rc)
+        return rc;
+    hlo_mesh_start(cut, pos, dims, start);
+    ev_slice(&v->a, start, NULL, &(*ret)->a);
+    return NF_OK;
+}
+
+/* The array that the pieces of the devices which differ in its digits make up. */
+static int whole_of(struct ev_ctx *c, const struct hlo_mesh *m, struct ev_value *piece, const struct hlo_mesh_cut *cut, int64_t pos, uint32_t i, struct nf_error *err)
+{
+    int64_t dims[RT_ARRAY_RANK_MAX], start[RT_ARRAY_RANK_MAX] = {0}, *at = nf_alloc_array((size_t)m->devices, sizeof(*at));
+    uint32_t n = (uint32_t)hlo_mesh_pieces_of(cut, pos, at), *ids = nf_alloc_array(n, sizeof(*ids));
+    struct rdv *r = NULL;
+    for (uint32_t k = 0; k < n; k++)
+        ids[k] = (uint32_t)m->device_at[at[k]];
+    for (int d = 0; d < cut->rank; d++)
+        dims[d] = piece->a.dims[d] * hlo_mesh_pieces(cut, d);
+    int rc = meet(c, -1, ids, n, &piece, 1, &r, err);
+    bool met = rc == NF_OK;
+    rc = rc ? rc : ev_out_shaped(c, i, cut->rank, dims, err);
+    for (uint32_t k = 0; k < n && !rc; k++) {
+        if (r->values[k]->kind != EV_ARRAY || r->values[k]->a.dtype != piece->a.dtype || !rt_array_same_shape(&r->values[k]->a, &piece->a)) {
+            rc = ev_fail(c, err, NF_EGRAPH, "devices bring pieces of different types");
+            break;
+        }
+        hlo_mesh_start(cut, at[k], piece->a.dims, start);
+        ev_update(&c->out[i]->a, start, &r->values[k]->a);
+    }
+    if (met)
+        leave(c, r);
+    free(at);
+    free(ids);
+    return rc;
+}
+
+/* On a device that runs already: the region takes its pieces of what is there, and what it gives is put together from the devices that have the rest. */
+static int run_inside(struct ev_ctx *c, const struct ev_block *b, const struct hlo_mesh *m, const struct hlo_mesh_cut *cuts, struct nf_error *err)
+{
+    const struct ev_grid *g = c->f->proc->grid;
+    struct ev_value **args = nf_alloc_array(c->n_in + 1, sizeof(*args)), **rets = nf_alloc_array(c->n_out + 1, sizeof(*rets));
+    bool cut = !hlo_mesh_uncut(cuts, c->n_in + c->n_out);
+    struct hlo_mesh both = g->mesh ? *g->mesh : (struct hlo_mesh){0};
+    int64_t pos = 0;
+    int rc = NF_OK;
+    if (cut && !g->mesh)
+        rc = ev_fail(c, err, NF_EUNSUPPORTED, "cuts arrays inside a grid of several partitions");
+    else if (cut && !hlo_mesh_nest(&both, m))
+        rc = ev_fail(c, err, NF_EUNSUPPORTED, "cuts arrays inside another by its axes, or over another mesh");
+    while (cut && !rc && m->device_at[pos] != c->f->proc->id)
+        pos++;
+    for (uint32_t i = 0; i < c->n_in && !rc; i++) {
+        if (hlo_mesh_uncut(&cuts[i], 1))
+            args[i] = ev_ref(c->in[i]);
+        else
+            rc = piece_of(c, c->in[i], &cuts[i], pos, &args[i], err);
+    }
+    if (rc) {
+        for (uint32_t i = 0; i < c->n_in; i++)
+            ev_unref(args[i]);
+    } else {
+        rc = ev_run_block(c->f, b, args, rets, err);
+        for (uint32_t i = 0; i < c->n_out && !rc; i++) {
+            if (hlo_mesh_uncut(&cuts[c->n_in + i], 1))
+                c->out[i] = ev_ref(rets[i]);
+            else
+                rc = whole_of(c, m, rets[i], &cuts[c->n_in + i], pos, i, err);
+        }
+        for (uint32_t i = 0; i < c->n_out; i++)
+            ev_unref(rets[i]);
+    }
     free(args);
+    free(rets);
     return rc;
 }
 
@@ -1013,10 +1077,8 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
     bool inside = c->f->proc->grid && c->f->proc->grid->partitions > 1;
     if (hlo_mesh_manual(c->f->proc->run->eval->module, c->op, arena, &m, &cuts, &why))
         rc = ev_fail(c, err, NF_EUNSUPPORTED, "%s", why.message);
-    else if (inside && !hlo_mesh_uncut(cuts, c->n_in + c->n_out))
-        rc = ev_fail(c, err, NF_EUNSUPPORTED, "cuts arrays inside a grid of several partitions");
     else if (inside)
-        rc = run_inside(c, b, err);
+        rc = run_inside(c, b, &m, cuts, err);
     if (rc || inside) {
         nf_arena_free(arena);
         return rc;
@@ -1040,7 +1102,7 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
             rc = rc ? rc : ev_array_new(c->f->proc->run, c->in[i]->a.dtype, c->in[i]->a.rank, dims, &arg, err);
             if (!rc) {
                 args[device(&m, d) * c->n_in + i] = arg;
-                piece_start(&cuts[i], d, dims, start);
+                hlo_mesh_start(&cuts[i], d, dims, start);
                 ev_slice(&c->in[i]->a, start, NULL, &arg->a);
             }
         }
@@ -1054,7 +1116,7 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
             w[d].args = args + d * c->n_in;
             w[d].rets = rets + d * c->n_out;
         }
-        rc = run_workers(c->f->proc->run, 1, n, w, NULL, 0, c->f->proc->depth, err);
+        rc = run_workers(c->f->proc->run, 1, n, w, NULL, 0, c->f->proc->depth, &m, err);
         for (uint32_t i = 0; i < c->n_out && !rc; i++) {
             const struct rt_array *p = &rets[i]->a;
             const struct hlo_mesh_cut *k = &cuts[c->n_in + i];
@@ -1067,7 +1129,7 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
                 dims[q] = p->dims[q] * hlo_mesh_pieces(k, q);
             rc = ev_out_shaped(c, i, p->rank, dims, err);
             for (unsigned d = n; d-- > 0 && !rc;) { /* device 0 last: its copy of what is replicated is the result */
-                piece_start(k, d, p->dims, start);
+                hlo_mesh_start(k, d, p->dims, start);
                 ev_update(&c->out[i]->a, start, &rets[device(&m, d) * c->n_out + i]->a);
             }
         }

@@ -268,6 +268,8 @@ int hlo_mesh_manual(const struct hlo_module *m, const struct hlo_op *op, struct 
         if (rc)
             return rc;
     }
+    mesh.n_manual = (unsigned)n_manual;
+    memcpy(mesh.manual, manual, n_manual * sizeof(*manual));
     *ret_mesh = mesh;
     *ret_cuts = cuts;
     return NF_OK;
@@ -322,4 +324,48 @@ bool hlo_mesh_groups(const struct hlo_module *m, const struct hlo_mesh_axes *axe
     *ret_cols = cols;
     *ret_ids = ids;
     return true;
+}
+
+bool hlo_mesh_nest(struct hlo_mesh *outer, const struct hlo_mesh *inner)
+{
+    if (outer->devices != inner->devices || !outer->n || !inner->n || outer->n_manual + inner->n_manual > HLO_MESH_AXES_MAX)
+        return false;
+    for (int64_t i = 0; i < outer->devices; i++)
+        if (outer->device_at[i] != inner->device_at[i])
+            return false;
+    for (unsigned i = 0; i < outer->n_manual; i++)
+        for (unsigned k = 0; k < inner->n_manual; k++) {
+            const struct hlo_mesh_part *a = &outer->manual[i], *b = &inner->manual[k];
+            if (a->size > 1 && b->size > 1 && a->stride < b->stride * b->size && b->stride < a->stride * a->size)
+                return false;
+        }
+    memcpy(outer->manual + outer->n_manual, inner->manual, inner->n_manual * sizeof(*inner->manual));
+    outer->n_manual += inner->n_manual;
+    return true;
+}
+
+void hlo_mesh_start(const struct hlo_mesh_cut *cut, int64_t pos, const int64_t *piece, int64_t *ret_start)
+{
+    for (int d = 0; d < cut->rank; d++) {
+        int64_t at = 0;
+        for (unsigned k = 0; k < cut->n_parts[d]; k++)
+            at = at * cut->parts[d][k].size + pos / cut->parts[d][k].stride % cut->parts[d][k].size;
+        ret_start[d] = at * piece[d];
+    }
+}
+
+int64_t hlo_mesh_pieces_of(const struct hlo_mesh_cut *cut, int64_t pos, int64_t *ret)
+{
+    int64_t n = 1;
+    ret[0] = pos;
+    for (int d = 0; d < cut->rank; d++)
+        for (unsigned k = 0; k < cut->n_parts[d]; k++) {
+            const struct hlo_mesh_part *p = &cut->parts[d][k];
+            for (int64_t i = n * p->size; i-- > 0;) { /* from behind: each becomes `size`, one digit further */
+                int64_t from = ret[i / p->size];
+                ret[i] = from + (i % p->size - from / p->stride % p->size) * p->stride;
+            }
+            n *= p->size;
+        }
+    return n;
 }

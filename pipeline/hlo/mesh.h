@@ -11,17 +11,19 @@
 #define HLO_MESH_AXES_MAX 16
 #define HLO_MESH_DEVICES_MAX 65536
 
+/* A digit: position / stride % size. */
+struct hlo_mesh_part {
+    int64_t size, stride;
+};
+
 struct hlo_mesh {
     unsigned n;
     struct nf_str name[HLO_MESH_AXES_MAX];  /* views of the attribute's text */
     int64_t size[HLO_MESH_AXES_MAX], stride[HLO_MESH_AXES_MAX];
     int64_t devices;
     int64_t *device_at;                     /* by position; a permutation of 0 .. devices - 1, or (maximal mesh) one device */
-};
-
-/* A digit: position / stride % size. */
-struct hlo_mesh_part {
-    int64_t size, stride;
+    unsigned n_manual;                      /* of a manual computation: its axes */
+    struct hlo_mesh_part manual[HLO_MESH_AXES_MAX];
 };
 
 /* `mesh`: a symbol of the module's, or the attribute itself. False: there is none, or it is spelled otherwise or larger than the limits. */
@@ -50,8 +52,17 @@ int64_t hlo_mesh_pieces(const struct hlo_mesh_cut *cut, int d);
 #define HLO_MESH_MANUAL_MAX 1024
 int hlo_mesh_manual(const struct hlo_module *m, const struct hlo_op *op, struct nf_arena *arena, struct hlo_mesh *ret_mesh, struct hlo_mesh_cut **ret_cuts,
                     struct nf_error *err);
-/* None of them cuts anything: such a computation inside another is its region, on each device that runs it. */
+/* None of them cuts anything. */
 bool hlo_mesh_uncut(const struct hlo_mesh_cut *cuts, uint32_t n);
+
+/* Where the piece of the device at a position starts, pieces having these dimensions. */
+void hlo_mesh_start(const struct hlo_mesh_cut *cut, int64_t pos, const int64_t *piece, int64_t *ret_start);
+/* The positions whose pieces make up the array that the device at `pos` has one of: they differ in the digits that it is cut by. By piece, in
+ * row-major order; returns how many, at most the devices. */
+int64_t hlo_mesh_pieces_of(const struct hlo_mesh_cut *cut, int64_t pos, int64_t *ret);
+/* May a manual computation over `inner` that cuts arrays stand in one over `outer`? They have the same devices in the same places, and no axis of
+ * one is an axis of the other. Then *outer has the axes of both. */
+bool hlo_mesh_nest(struct hlo_mesh *outer, const struct hlo_mesh *inner);
 
 /* Takes the next axis reference from the text: "x", "x":(1)2 or #stablehlo.axis_ref<name = "x", sub_axis_info = (1)2>, up to behind it.
  * False: there is no quote before `end`, or the mesh has no such part (*ret_bad). */

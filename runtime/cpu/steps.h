@@ -71,6 +71,9 @@ bool cpu_attention_rowwise(const struct rp_prog *p, int arg, int64_t cols);
 /* What a region computes: one of enum rp_red, or these, or a block (then `block` is its number). */
 enum { BODY_BLOCK = -1, BODY_SET = -2, BODY_KEEP = -3 };
 
+/* What a collective does. */
+enum { COLL_ALL_REDUCE, COLL_ALL_GATHER, COLL_REDUCE_SCATTER, COLL_ALL_TO_ALL, COLL_PERMUTE, COLL_BROADCAST, COLL_REDUCE, COLL_MAX };
+
 /* acc[i] = acc[i] (op) x[i * step]; kinds of enum rp_red. Floats below f32 round each time. */
 void cpu_combine(enum cpu_dt t, int kind, void *acc, const void *x, int64_t n, int64_t step);
 struct cpu_num cpu_combine_one(enum cpu_dt t, int kind, struct cpu_num a, struct cpu_num b);

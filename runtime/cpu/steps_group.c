@@ -9,41 +9,39 @@
 
 #define BAD(...) return nf_fail(err, NF_ECORRUPT, __VA_ARGS__)
 
-enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, PERMUTE, BROADCAST, REDUCE, COLLECTIVE_MAX };
-
 /* attributes: kind and block of the reducer, which (above), dim (gathered, scattered, or joined), split dim, number of groups,
- * members of a group, channel, then the ranks group by group (-1: nobody); PERMUTE: pairs (source, target) as groups of 2, and dim says who meet:
- * 1 the partitions of a replica, 0 the replicas of a partition. One input and one output each, all brought to one meeting. BROADCAST and REDUCE may have one input more, which holds the
+ * members of a group, channel, then the ranks group by group (-1: nobody); COLL_PERMUTE: pairs (source, target) as groups of 2, and dim says who meet:
+ * 1 the partitions of a replica, 0 the replicas of a partition. One input and one output each, all brought to one meeting. COLL_BROADCAST and COLL_REDUCE may have one input more, which holds the
  * place of the root in the group for each of the others; without it the root is the first. */
 int step_collective__check(const struct plan *p, const struct plan_step *s, struct nf_error *err)
 {
     int64_t which = s->attr[2], groups = s->attr[5], members = s->attr[6];
-    bool roots = (which == BROADCAST || which == REDUCE) && s->nin == s->nout + 1;
-    if ((s->nin != s->nout && !roots) || which < 0 || which >= COLLECTIVE_MAX || groups < 0 || members < 0 || groups > PLAN_ATTRS_MAX || members > PLAN_ATTRS_MAX ||
-        s->nattr != 8 + (uint64_t)(groups * members) || (which == PERMUTE && groups && members != 2))
+    bool roots = (which == COLL_BROADCAST || which == COLL_REDUCE) && s->nin == s->nout + 1;
+    if ((s->nin != s->nout && !roots) || which < 0 || which >= COLL_MAX || groups < 0 || members < 0 || groups > PLAN_ATTRS_MAX || members > PLAN_ATTRS_MAX ||
+        s->nattr != 8 + (uint64_t)(groups * members) || (which == COLL_PERMUTE && groups && members != 2))
         BAD("its groups are not understood");
     for (uint32_t i = 8; i < s->nattr; i++)
         if (s->attr[i] < -1 || s->attr[i] > INT32_MAX) BAD("there is no member %" PRId64, s->attr[i]);
-    for (int64_t i = 0; which != PERMUTE && i < groups; i++)
+    for (int64_t i = 0; which != COLL_PERMUTE && i < groups; i++)
         if (named_twice(s->attr + 8 + i * members, (uint32_t)members)) BAD("group %" PRId64 " names a member twice", i);
     if (roots && (step_in(p, s, s->nout)->dt != CPU_S32 || step_in(p, s, s->nout)->count != s->nout)) BAD("its roots are not understood");
     for (uint32_t i = 0; i < s->nout; i++) {
         const struct plan_value *v = step_in(p, s, i), *o = step_out(p, s, i);
         int64_t dim = s->attr[3], split = s->attr[4];
         if (v->dt != o->dt || v->rank != o->rank) BAD("result %u has another type", i);
-        if ((which == ALL_REDUCE || which == PERMUTE || which == BROADCAST || which == REDUCE) && !same_shape(v, o)) BAD("result %u has another shape", i);
-        if (which == ALL_GATHER || which == REDUCE_SCATTER || which == ALL_TO_ALL) {
+        if ((which == COLL_ALL_REDUCE || which == COLL_PERMUTE || which == COLL_BROADCAST || which == COLL_REDUCE) && !same_shape(v, o)) BAD("result %u has another shape", i);
+        if (which == COLL_ALL_GATHER || which == COLL_REDUCE_SCATTER || which == COLL_ALL_TO_ALL) {
             if (dim < 0 || dim >= v->rank || split < 0 || split >= v->rank || members < 1) BAD("there is no dim %" PRId64, dim);
             for (int d = 0; d < v->rank; d++) {
                 int64_t want = v->dims[d];
-                if (which == ALL_GATHER && d == dim) want *= members;
-                if (which == REDUCE_SCATTER && d == dim) want = want % members ? -1 : want / members;
-                if (which == ALL_TO_ALL && d == split) want = want % members ? -1 : want / members;
-                if (which == ALL_TO_ALL && d == dim) want *= members;
+                if (which == COLL_ALL_GATHER && d == dim) want *= members;
+                if (which == COLL_REDUCE_SCATTER && d == dim) want = want % members ? -1 : want / members;
+                if (which == COLL_ALL_TO_ALL && d == split) want = want % members ? -1 : want / members;
+                if (which == COLL_ALL_TO_ALL && d == dim) want *= members;
                 if (o->dims[d] != want) BAD("result %u has another shape", i);
             }
         }
-        if (which == ALL_REDUCE || which == REDUCE_SCATTER || which == REDUCE) {
+        if (which == COLL_ALL_REDUCE || which == COLL_REDUCE_SCATTER || which == COLL_REDUCE) {
             if (s->attr[0] >= RP_RED_MAX || (s->attr[0] < 0 && s->attr[0] != BODY_BLOCK)) BAD("there is no reducer %" PRId64, s->attr[0]);
             const struct plan_block *b = &p->block[s->attr[1] > 0 && s->attr[1] < p->nblocks ? s->attr[1] : 0];
             if (s->attr[0] == BODY_BLOCK && (b->nparam != 2 || b->nresult != 1 || p->value[b->param[0]].dt != v->dt || p->value[b->param[1]].dt != v->dt ||
@@ -96,7 +94,7 @@ struct shown {
 static uint32_t who_meet(const struct cpu_exec *x, const struct plan_step *s, int64_t me, int64_t *ret)
 {
     const int64_t *ids = s->attr + 8, groups = s->attr[5], members = s->attr[6];
-    if (s->attr[2] == PERMUTE) {
+    if (s->attr[2] == COLL_PERMUTE) {
         uint32_t n = s->attr[3] ? x->partitions : x->replicas;
         for (uint32_t i = 0; i < n; i++) ret[i] = s->attr[3] ? (int64_t)x->replica * x->partitions + i : (int64_t)i * x->partitions + x->partition;
         return n;
@@ -126,12 +124,12 @@ static int one_result(struct cpu_exec *x, const struct plan_step *s, uint32_t k,
         root = given;
     }
     switch (which) {
-    case ALL_REDUCE: case REDUCE:
-        if (n == 0 || (which == REDUCE && at != root)) break;
+    case COLL_ALL_REDUCE: case COLL_REDUCE:
+        if (n == 0 || (which == COLL_REDUCE && at != root)) break;
         memcpy(dst, all[0][k].data, (size_t)o->bytes);
         for (uint32_t i = 1; i < n && !rc; i++) rc = fold(x, s, (enum cpu_dt)v->dt, dst, all[i][k].data, v->count, err);
         return rc;
-    case REDUCE_SCATTER: {
+    case COLL_REDUCE_SCATTER: {
         char *part = nf_try_alloc((size_t)o->bytes + 1);
         if (!part) return nf_fail(err, NF_ENOMEM, "no memory for a reduction");
         for (uint32_t i = 0; i < n && !rc; i++) {
@@ -141,14 +139,14 @@ static int one_result(struct cpu_exec *x, const struct plan_step *s, uint32_t k,
         free(part);
         return rc;
     }
-    case ALL_GATHER:
+    case COLL_ALL_GATHER:
         for (uint32_t i = 0; i < n; i++) move_part(v, all[i][k].data, -1, 0, o, dst, dim, i, 1);
         if (n) return 0;
         break;
-    case ALL_TO_ALL:
+    case COLL_ALL_TO_ALL:
         for (uint32_t i = 0; i < n; i++) move_part(v, all[i][k].data, split, at, o, dst, dim, i, n);
         return 0;
-    case PERMUTE:
+    case COLL_PERMUTE:
         for (int64_t i = 0; i < s->attr[5]; i++) {
             const int64_t *pair = s->attr + 8 + 2 * i;
             uint32_t from = pair[1] == me ? in_list(who, n, pair[0]) : n;
@@ -179,7 +177,7 @@ int step_collective__run(struct cpu_exec *x, const struct plan_step *s, struct n
     struct cpu_meeting *m = NULL;
     uint32_t n = who_meet(x, s, me, who), at = in_list(who, n, me);
     int rc = 0;
-    if ((which == REDUCE_SCATTER || which == ALL_TO_ALL || (which == ALL_GATHER && members > 1)) && n != members)
+    if ((which == COLL_REDUCE_SCATTER || which == COLL_ALL_TO_ALL || (which == COLL_ALL_GATHER && members > 1)) && n != members)
         rc = nf_fail(err, NF_EGRAPH, "the array does not split over the group: %u members, not %" PRId64, n, members);
     for (uint32_t k = 0; k < s->nout; k++) mine[k] = (struct shown){step_in(x->plan, s, k), x->ptr[s->in[k]]};
     all[0] = mine;

@@ -135,3 +135,32 @@ module @one_inside_another {
     func.return
   }
 }
+
+// -----
+
+// One that cuts arrays inside another: its devices have the piece of the outer axes, and what they give is put together along the inner ones.
+module @inside_another {
+  sdy.mesh @m = <["a"=2, "b"=2, "c"=2], device_ids=[7, 6, 5, 4, 3, 2, 1, 0]>
+  func.func @main() {
+    %x = stablehlo.constant dense<[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]> : tensor<4x4xi32>
+    %r:3 = sdy.manual_computation(%x) in_shardings=[<@m, [{"a"}, {}]>] out_shardings=[<@m, [{"a"}, {}]>, <@m, [{"a"}, {}]>, <@m, [{"a"}]>] manual_axes={"a"} (%p: tensor<2x4xi32>) {
+      %two = stablehlo.constant dense<2> : tensor<2x4xi32>
+      %d = stablehlo.multiply %p, %two : tensor<2x4xi32>
+      %q:3 = sdy.manual_computation(%p, %d) in_shardings=[<@m, [{"c"}, {"b"}]>, <@m, [{}, {"b", "c"}]>] out_shardings=[<@m, [{"c"}, {"b"}]>, <@m, [{}, {"c", "b"}]>, <@m, [{}]>] manual_axes={"b", "c"} (%s: tensor<1x2xi32>, %t: tensor<2x1xi32>) {
+        %n = stablehlo.negate %s : tensor<1x2xi32>
+        %f = stablehlo.reshape %s : (tensor<1x2xi32>) -> tensor<2xi32>
+        %g = "stablehlo.all_reduce"(%f) <{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, replica_groups = #stablehlo.replica_group_mesh_axes<mesh = @m, axes = [#stablehlo.axis_ref<name = "b">, #stablehlo.axis_ref<name = "c">]>, use_global_device_ids}> ({
+          ^bb0(%u: tensor<i32>, %v: tensor<i32>):
+            %w = stablehlo.add %u, %v : tensor<i32>
+            stablehlo.return %w : tensor<i32>
+        }) : (tensor<2xi32>) -> tensor<2xi32>
+        sdy.return %n, %t, %g : tensor<1x2xi32>, tensor<2x1xi32>, tensor<2xi32>
+      } : (tensor<2x4xi32>, tensor<2x4xi32>) -> (tensor<2x4xi32>, tensor<2x4xi32>, tensor<2xi32>)
+      sdy.return %q#0, %q#1, %q#2 : tensor<2x4xi32>, tensor<2x4xi32>, tensor<2xi32>
+    } : (tensor<4x4xi32>) -> (tensor<4x4xi32>, tensor<4x4xi32>, tensor<4xi32>)
+    check.expect_eq_const %r#0, dense<[[0, -1, -2, -3], [-4, -5, -6, -7], [-8, -9, -10, -11], [-12, -13, -14, -15]]> : tensor<4x4xi32>
+    check.expect_eq_const %r#1, dense<[[0, 4, 2, 6], [8, 12, 10, 14], [16, 20, 18, 22], [24, 28, 26, 30]]> : tensor<4x4xi32>
+    check.expect_eq_const %r#2, dense<[12, 16, 44, 48]> : tensor<4xi32>
+    func.return
+  }
+}
