@@ -207,11 +207,10 @@ static void turn(struct dot *d)
     d->n = m;
 }
 
-/* Dims in the order of the operand's memory, whose numbers then are those of rows and columns: is that so? */
+/* Puts dims into the order of the operand's memory; may its numbers then be those of rows and columns? */
 static bool in_memory_order(struct dot *d, int operand)
 {
     struct dot_dims *by[] = {operand == DOT_C ? &d->n : &d->k, &d->m, &d->batch};
-    int64_t next = 1;
     for (size_t c = 0; c < NF_ARRAY_LEN(by); c++) {
         struct dot_dims *x = by[c];
         for (int i = 1; i < x->n; i++)
@@ -219,12 +218,8 @@ static bool in_memory_order(struct dot *d, int operand)
                 swap_numbers(&x->extent[k - 1], &x->extent[k]);
                 for (int o = 0; o < 3; o++) swap_numbers(&x->s[o][k - 1], &x->s[o][k]);
             }
-        for (int i = x->n - 1; i >= 0; i--) {
-            if (x->s[operand][i] != next) return false;
-            next *= x->extent[i];
-        }
     }
-    return d->offset[operand] == 0;
+    return dot_in_order(d, operand);
 }
 
 static uint32_t write_product(const struct dot *d, int64_t *attr)

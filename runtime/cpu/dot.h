@@ -24,6 +24,8 @@ struct dot {
 bool dot_read(const struct plan_step *s, uint32_t from, uint32_t count, struct dot *ret);
 /* Does the operand lie inside a value of that many elements? Of a product that is not empty. */
 bool dot_inside(const struct dot *d, int operand, int64_t count);
+/* Do the elements of a (batch, rows, contracted) or c (batch, rows, columns) lie in that order, one after the other? Extents must not overflow. */
+bool dot_in_order(const struct dot *d, int operand);
 /* Offsets of all indices of dims, in order: `total` of them, at least one. */
 void dot_table(const struct dot_dims *d, int operand, int64_t *out);
 

@@ -42,19 +42,6 @@ static bool read_attention(const struct plan_step *s, struct attention *t)
     return true;
 }
 
-/* Are the operand's elements numbered batch, rows, columns, in order? */
-static bool in_order(const struct dot *d, int operand)
-{
-    const struct dot_dims *by[3] = {operand == DOT_C ? &d->n : &d->k, &d->m, &d->batch};
-    int64_t next = 1;
-    for (int c = 0; c < 3; c++)
-        for (int i = by[c]->n - 1; i >= 0; i--) {
-            if (by[c]->s[operand][i] != next) return false;
-            next *= by[c]->extent[i];
-        }
-    return d->offset[operand] == 0;
-}
-
 /* Rows of a strip: at most 48, so few that S takes no more than a part of the second cache. */
 enum { STRIP_ROWS = 48, STRIP_BYTES = 192 << 10 };
 static int64_t strip_rows(int64_t cols, int tile, int least) { return NF_MAX(least, NF_MIN(STRIP_ROWS, STRIP_BYTES / 4 / cols) / tile * tile); }
@@ -112,7 +99,7 @@ int step_attention__check(const struct plan *p, const struct plan_step *s, struc
     for (size_t i = 0; i < NF_ARRAY_LEN(dims); i++)
         if (dims[i]->total < 1 || dims[i]->total > EXTENT_MAX) BAD("its extents are not a product's");
     if (__builtin_mul_overflow(t.batch * t.rows, t.cols, &scores) || scores > (int64_t)1 << 56) BAD("it has too many scores");
-    if (t.o.batch.total != t.batch || t.o.m.total != t.rows || t.o.k.total != t.cols || !in_order(&t.s, DOT_C) || !in_order(&t.o, DOT_A)) BAD("its products do not fit");
+    if (t.o.batch.total != t.batch || t.o.m.total != t.rows || t.o.k.total != t.cols || !dot_in_order(&t.s, DOT_C) || !dot_in_order(&t.o, DOT_A)) BAD("its products do not fit");
     all = t.batch * t.rows;
     if (k < 0 || k >= p->nkernels || outer < 1) BAD("there is no kernel %" PRId64, k);
     const struct plan_kernel *kernel = &p->kernel[k];

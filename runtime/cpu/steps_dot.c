@@ -58,6 +58,18 @@ bool dot_inside(const struct dot *d, int o, int64_t count)
            (o == DOT_C || reach(&d->k, o, &low, &high)) && low >= 0 && high < count;
 }
 
+bool dot_in_order(const struct dot *d, int operand)
+{
+    const struct dot_dims *by[] = {operand == DOT_C ? &d->n : &d->k, &d->m, &d->batch};
+    int64_t next = 1;
+    for (size_t c = 0; c < NF_ARRAY_LEN(by); c++)
+        for (int i = by[c]->n - 1; i >= 0; i--) {
+            if (by[c]->s[operand][i] != next) return false;
+            next *= by[c]->extent[i];
+        }
+    return d->offset[operand] == 0;
+}
+
 /* attributes: a product (dot.h) */
 int step_dot__check(const struct plan *p, const struct plan_step *s, struct nf_error *err)
 {
