@@ -241,12 +241,6 @@ static uint32_t write_product(const struct dot *d, int64_t *attr)
 
 /* ------------------------------------------------------------------------------------------------------------- steps */
 
-static struct cg_value *memory_of(struct cg_value *v)
-{
-    while (v->kind == CG_RESHAPE) v = v->in[0];
-    return v;
-}
-
 /* The one dim of rows in two, the inner one of that extent. */
 static void split_rows(struct dot *d, int64_t inner)
 {
@@ -301,7 +295,7 @@ static bool f32(const struct cg_value *v) { return v->dt == CPU_F32; }
 static bool fits(const struct cg_graph *g, struct found *f)
 {
     const struct cg_step *a = &g->steps->s[f->product], *k = &g->steps->s[f->kernel], *o = &g->steps->s[f->second];
-    const bool left = memory_of(o->in[0]) == f->p, right = memory_of(o->in[1]) == f->p;
+    const bool left = cg_memory(o->in[0]) == f->p, right = cg_memory(o->in[1]) == f->p;
     bool by_rows = false;
     if (left == right || !f32(o->in[0]) || !f32(o->in[1]) || !f32(o->out[0]) || !read_product(o, &f->last)) return false;
     f->last_turned = right;
@@ -323,7 +317,7 @@ static bool fits(const struct cg_graph *g, struct found *f)
         if (k->out[q]->captured || k->out[q]->kind == CG_ASSEMBLE) return false;
         for (uint32_t i = f->kernel + 1; i <= f->second; i++)
             for (uint32_t n = 0; n < g->steps->s[i].nin; n++)
-                if (memory_of(g->steps->s[i].in[n]) == k->out[q] && (i < f->second || k->out[q] != f->p)) return false;
+                if (cg_memory(g->steps->s[i].in[n]) == k->out[q] && (i < f->second || k->out[q] != f->p)) return false;
     }
     return true;
 }
@@ -369,11 +363,11 @@ void cg_fuse_attention(struct cg_graph *g)
     uint32_t *uses = NF_NEW_ARRAY(ar, uint32_t, g->n + 1), *made = NF_NEW_ARRAY(ar, uint32_t, g->n + 1), n = 0;
     for (uint32_t i = 0; i < s->n; i++) { /* made: the product that makes a value, + 1 */
         for (uint32_t k = 0; k < s->s[i].nin; k++)
-            if (memory_of(s->s[i].in[k])->graph == g) uses[memory_of(s->s[i].in[k])->id]++;
+            if (cg_memory(s->s[i].in[k])->graph == g) uses[cg_memory(s->s[i].in[k])->id]++;
         if (s->s[i].op == PLAN_DOT && s->s[i].out[0]->graph == g) made[s->s[i].out[0]->id] = i + 1;
     }
     for (uint32_t i = 0; i < g->nresult; i++)
-        if (memory_of(g->results[i])->graph == g) uses[memory_of(g->results[i])->id] += 2;
+        if (cg_memory(g->results[i])->graph == g) uses[cg_memory(g->results[i])->id] += 2;
     for (uint32_t i = 0; i < s->n; i++) {
         const struct cg_step *k = &s->s[i];
         struct found f = {.kernel = i};

@@ -175,6 +175,7 @@ void cg_enter(struct cg_value *v);                        /* a value that was re
 uint32_t cg_label(struct cg *cg, struct nf_str text);
 bool cg_is_view(const struct cg_value *v);
 struct cg_value *cg_base(struct cg_value *v);             /* behind all views */
+struct cg_value *cg_memory(struct cg_value *v);           /* behind reshapes, which lie in the same memory */
 bool cg_splat_is(const struct cg_value *v, double x);
 
 /* ---- graph_text.c ---- */

@@ -366,6 +366,12 @@ struct cg_value *cg_pad(struct cg_graph *g, struct cg_value *v, struct cg_value 
 
 bool cg_is_view(const struct cg_value *v) { return v->kind >= CG_BROADCAST && v->kind <= CG_SLICE; }
 
+struct cg_value *cg_memory(struct cg_value *v)
+{
+    while (v->kind == CG_RESHAPE) v = v->in[0];
+    return v;
+}
+
 struct cg_value *cg_base(struct cg_value *v)
 {
     while (cg_is_view(v)) v = v->in[0];

@@ -107,12 +107,6 @@ static void materialise(struct gen *n, struct cg_value *v)
     v->in[0] = c;
 }
 
-static struct cg_value *through_reshapes(struct cg_value *v)
-{
-    while (v->kind == CG_RESHAPE) v = v->in[0];
-    return v;
-}
-
 static int memo_get(struct gen *n, const struct cg_value *v, const struct cg_expr *flat, int put)
 {
     char key[sizeof(void *) + 8 + CG_TERMS_MAX * 16];
@@ -187,7 +181,7 @@ static int gen_value(struct gen *n, struct cg_value *v, const struct cg_expr *id
     at = memo_get(n, v, &flat, -1);
     if (at >= 0) return at;
     enum cpu_dt dt = (enum cpu_dt)v->dt;
-    struct cg_value *b = through_reshapes(v);
+    struct cg_value *b = cg_memory(v);
     bool mine = in_group(n, v);
     if (v->kind == CG_SPLAT) {
         at = emit(n, RP_CONST, dt, 0, 0, 0, 0);
@@ -684,7 +678,7 @@ static int dot_operand(struct gen *n, struct cg_value *v, struct cg_expr *idx, s
 {
     struct cg_expr next[CG_RANK_MAX];
     for (;;) {
-        struct cg_value *b = through_reshapes(v);
+        struct cg_value *b = cg_memory(v);
         if (in_memory(v) || (v->kind == CG_RESHAPE && in_memory(b))) {
             cg_index_flatten(&n->x, idx, v->dims, v->rank, ret_flat);
             *ret_base = b;

@@ -34,12 +34,6 @@ struct mem {
     struct nf_error *err;
 };
 
-static struct cg_value *memory_of(struct cg_value *v)
-{
-    while (v->kind == CG_RESHAPE) v = v->in[0];
-    return v;
-}
-
 static int32_t find(struct mem *m, int32_t i)
 {
     while (m->b[i].up != i) {
@@ -51,7 +45,7 @@ static int32_t find(struct mem *m, int32_t i)
 
 static struct buffer *buffer_of(struct mem *m, struct cg_value *v)
 {
-    v = memory_of(v);
+    v = cg_memory(v);
     return v->buffer < 0 ? NULL : &m->b[find(m, v->buffer)];
 }
 
@@ -74,7 +68,7 @@ static void new_buffer(struct mem *m, struct cg_value *v)
 
 static void touch(struct mem *m, struct cg_value *v, int32_t t, struct cg_step *reader)
 {
-    v = memory_of(v);
+    v = cg_memory(v);
     if (v->kind == CG_ARG) {
         if (t >= m->arg_last[v->index]) {
             m->arg_last[v->index] = t;
@@ -92,7 +86,7 @@ static void touch(struct mem *m, struct cg_value *v, int32_t t, struct cg_step *
 /* A read in graph g at time t: of an outer value, it counts until the loop that g is in is over. */
 static void read_at(struct mem *m, struct cg_graph *g, struct cg_value *v, int32_t t, struct cg_step *reader)
 {
-    struct cg_graph *owner = memory_of(v)->graph;
+    struct cg_graph *owner = cg_memory(v)->graph;
     struct cg_graph *at = g;
     int32_t until = t;
     while (at && at != owner) {
@@ -135,7 +129,7 @@ static void lives(struct mem *m, struct cg_graph *g)
             bool late = st->op == PLAN_WHILE || st->op == PLAN_CASE;
             touch(m, st->out[k], late ? s->end[i] : s->time[i], NULL);
             if (!late) touch(m, st->out[k], s->end[i], NULL);
-            struct buffer *b = &m->b[memory_of(st->out[k])->buffer];
+            struct buffer *b = &m->b[cg_memory(st->out[k])->buffer];
             b->writers++;
         }
         for (uint32_t k = 0; st->lib && k < st->lib->ngraph; k++) {
@@ -207,7 +201,7 @@ static void merge_steps(struct mem *m, struct cg_graph *g)
             struct buffer *ob = buffer_of(m, st->out[o]);
             if (!ob || !mergeable(ob) || ob->first != t || ob->writers != 1) continue;
             for (uint32_t k = 0; k < st->nin; k++) {
-                struct cg_value *in = memory_of(st->in[k]);
+                struct cg_value *in = cg_memory(st->in[k]);
                 struct buffer *ib = buffer_of(m, in);
                 if (!ib || ib == ob || !mergeable(ib) || ib->last != t || ib->bytes != ob->bytes) continue;
                 bool ok = st->op == PLAN_KERNEL ? cg_in_place(st->prog, (int)k, (int)(st->nin + o)) : st->lib && st->lib->in_place && k == 0 && o == 0;
@@ -234,9 +228,9 @@ static void merge_steps(struct mem *m, struct cg_graph *g)
                 pb = buffer_of(m, body->params[k]);
                 if (ib && ib != pb && mergeable(ib) && ib->last == t && ib->bytes == pb->bytes && mergeable(pb)) merge(m, pb, ib);
                 /* What the body makes lies in the parameter's place if nobody reads the parameter afterwards. */
-                struct cg_value *r = memory_of(body->results[k]);
+                struct cg_value *r = cg_memory(body->results[k]);
                 bool once = true;
-                for (uint32_t q = 0; q < st->nin; q++) once = once && (q == k || memory_of(body->results[q]) != r);
+                for (uint32_t q = 0; q < st->nin; q++) once = once && (q == k || cg_memory(body->results[q]) != r);
                 if (rb && rb != pb && once && r->graph == body && r->kind != CG_PARAM && mergeable(rb) && rb->bytes == pb->bytes &&
                     (rb->first > body->params[k]->level || (rb->first == body->params[k]->level && made_in_place(body, body->params[k], r, rb->first)))) {
                     bool where_out = pb->where == PLAN_OUT;
@@ -258,9 +252,9 @@ static bool made_in_place(const struct cg_graph *body, const struct cg_value *p,
         const struct cg_step *st = &body->steps->s[i];
         if (body->steps->time[i] != t) continue;
         uint32_t out = 0, in = st->nin, reads = 0;
-        while (out < st->nout && memory_of(st->out[out]) != r) out++;
+        while (out < st->nout && cg_memory(st->out[out]) != r) out++;
         for (uint32_t k = 0; k < st->nin; k++)
-            if (memory_of(st->in[k]) == p) {
+            if (cg_memory(st->in[k]) == p) {
                 in = k;
                 reads++;
             }
@@ -278,7 +272,7 @@ static void param_reads(struct mem *m, struct cg_graph *g)
     for (uint32_t i = 0; i < s->n; i++) {
         struct cg_step *st = &s->s[i];
         for (uint32_t k = 0; k < st->nin; k++) {
-            struct cg_value *v = memory_of(st->in[k]);
+            struct cg_value *v = cg_memory(st->in[k]);
             if (v->kind != CG_PARAM) continue;
             struct cg_graph *at = g;
             int32_t t = s->end[i];
@@ -299,7 +293,7 @@ static void param_reads(struct mem *m, struct cg_graph *g)
         for (uint32_t k = 0; st->lib && k < st->lib->ngraph; k++) { /* a parameter that is a result is read at the end */
             struct cg_graph *b = st->lib->graphs[k];
             for (uint32_t q = 0; q < b->nresult; q++) {
-                struct cg_value *r = memory_of(b->results[q]);
+                struct cg_value *r = cg_memory(b->results[q]);
                 if (r->kind == CG_PARAM) r->level = INT32_MAX;
             }
         }
@@ -447,7 +441,7 @@ static uint32_t plan_value(struct mem *m, struct cg_value *v)
 {
     if (v->plan_value) return v->plan_value - 1;
     struct plan *p = m->plan;
-    struct cg_value *b = memory_of(v);
+    struct cg_value *b = cg_memory(v);
     if (p->nvalues == m->cap_values) {
         uint32_t cap = m->cap_values ? m->cap_values * 2 : 256;
         struct plan_value *n = NF_NEW_ARRAY(m->cg->arena, struct plan_value, cap);
@@ -577,7 +571,7 @@ static bool donation_safe(struct mem *m, uint32_t out, const struct buffer *b)
     struct cg_step *st = m->arg_last_step[arg];
     if (!st || st->op != PLAN_KERNEL) return false;
     for (uint32_t k = 0; k < st->nin; k++)
-        if (memory_of(st->in[k]) == m->cg->args[arg])
+        if (cg_memory(st->in[k]) == m->cg->args[arg])
             for (uint32_t o = 0; o < st->nout; o++)
                 if (buffer_of(m, st->out[o]) == b) return cg_in_place(st->prog, (int)k, (int)(st->nin + o));
     return false;
