@@ -749,7 +749,7 @@ static int load(struct run *r, neffd_client *client, neffd_artifact *artifact, c
     char group[32];
     int64_t begin = nf_now_ns();
     (void)nf_format(group, sizeof(group), "neffctl-%d", (int)getpid());
-    for (size_t d = 0; d < r->devices; d++) {
+    for (size_t d = 0; d < r->devices;) {
         neffd_load_options options = {.struct_size = sizeof(options), .device = device, .threads = (uint32_t)threads};
         if (r->devices > 1) {
             options.rank = (uint32_t)d;
@@ -763,10 +763,18 @@ static int load(struct run *r, neffd_client *client, neffd_artifact *artifact, c
             nf_error_hint(err, "%s", why.hint);
             return rc;
         }
+        if (d++ > 0)
+            continue;
+        r->input_count = neffd_program_inputs(r->dev[0].program, &r->input_descs);
+        r->output_count = neffd_program_outputs(r->dev[0].program, &r->output_descs);
+        if (r->devices > 1 && takes_whole_arrays(r)) { /* again, as one that is no member of a group */
+            neffd_program_unload(r->dev[0].program);
+            r->dev[0].program = NULL;
+            r->devices = 1;
+            d = 0;
+        }
     }
     r->load_ns = nf_now_ns() - begin;
-    r->input_count = neffd_program_inputs(r->dev[0].program, &r->input_descs);
-    r->output_count = neffd_program_outputs(r->dev[0].program, &r->output_descs);
     if (r->input_count > TENSORS_MAX || r->output_count > TENSORS_MAX)
         return nf_fail(err, NF_ELIMIT, "the program has more than %d tensors", TENSORS_MAX);
     return NF_OK;
@@ -826,14 +834,6 @@ int ctl_cmd_run(struct ctl *c)
     const char *device = ctl_value(c, "device"), *profile = ctl_value(c, "profile");
     cl_profile_programs(profile != NULL);
     rc = load(&r, client, artifact, device, threads, &err);
-    if (rc >= 0 && r.devices > 1 && takes_whole_arrays(&r)) {
-        for (size_t d = 0; d < r.devices; d++) {
-            neffd_program_unload(r.dev[d].program);
-            r.dev[d].program = NULL;
-        }
-        r.devices = 1;
-        rc = load(&r, client, artifact, device, threads, &err);
-    }
     if (rc < 0 && r.file_artifact)
         rc = wrong_neff(c->args[0], rc, &err);
     if (rc >= 0 && r.input_count && !r.inputs_dir && !random) {
