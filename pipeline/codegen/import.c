@@ -1373,7 +1373,7 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
     case HLO_OP_SORT: import_sort(im, g, op); break;
     case HLO_OP_MAP: import_map(im, g, op); break;
     case HLO_OP_DOT_GENERAL: case HLO_OP_DOT: imp_dot(im, g, op); break;
-    case HLO_OP_CONVOLUTION: imp_convolution(im, g, op); break;
+    case HLO_OP_CONVOLUTION: case HLO_OP_DYNAMIC_CONV: imp_convolution(im, g, op); break;
     case HLO_OP_BATCH_NORM_TRAINING: case HLO_OP_BATCH_NORM_INFERENCE: case HLO_OP_BATCH_NORM_GRAD: import_batch_norm(im, g, op); break;
     case HLO_OP_DYNAMIC_SLICE: case HLO_OP_DYNAMIC_UPDATE_SLICE: case HLO_OP_CHOLESKY: case HLO_OP_TRIANGULAR_SOLVE: case HLO_OP_FFT:
     case HLO_OP_RNG_BIT_GENERATOR: case HLO_OP_CHLO_TOP_K: case HLO_OP_REPLICA_ID: case HLO_OP_PARTITION_ID:

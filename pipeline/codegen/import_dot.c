@@ -4,6 +4,12 @@
  * a window is an affine form of output position and tap. Depthwise ones are sums of shifted products instead. */
 #include "pipeline/codegen/import_internal.h"
 
+/* Pairs by spatial dim; NULL: none, or it is known only at run time. */
+static const struct hlo_attr *padding_of(const struct hlo_op *op)
+{
+    return op->id == HLO_OP_DYNAMIC_CONV ? hlo_value_constant(hlo_op_operand(op, 2)) : hlo_op_attr(op, HLO_A_padding);
+}
+
 static int add_loop(struct cg_dot *d, char cls, int64_t extent)
 {
     d->loop[d->nloop] = (struct cg_loop){extent, cls};
@@ -143,7 +149,7 @@ static void by_phases(struct import *im, struct cg_graph *g, const struct hlo_op
     int64_t out[CG_RANK_MAX], phases = 1;
     int rank, ns = (int)c->input_spatial.n;
     enum cpu_dt dt = imp_type(im, op, op->results[0].type, out, &rank);
-    const struct hlo_attr *pad = hlo_op_attr(op, HLO_A_padding), *rev = hlo_op_attr(op, HLO_A_window_reversal);
+    const struct hlo_attr *pad = padding_of(op), *rev = hlo_op_attr(op, HLO_A_window_reversal);
     struct hlo_ints ldil = hlo_op_i64s(op, HLO_A_lhs_dilation);
     struct cg_value *whole = cg_assemble(g, dt, rank, out), *zero = cg_splat(g, (enum cpu_dt)x->dt, 0, NULL, (struct cpu_num){0});
     for (int i = 0; i < ns; i++) phases *= entry(ldil, (size_t)i, 1);
@@ -205,7 +211,7 @@ static bool by_patches(struct import *im, struct cg_graph *g, const struct hlo_o
     int64_t out[CG_RANK_MAX];
     int rank, ns = (int)c->input_spatial.n;
     (void)imp_type(im, op, op->results[0].type, out, &rank);
-    const struct hlo_attr *pad = hlo_op_attr(op, HLO_A_padding), *rev = hlo_op_attr(op, HLO_A_window_reversal);
+    const struct hlo_attr *pad = padding_of(op), *rev = hlo_op_attr(op, HLO_A_window_reversal);
     struct hlo_ints ldil = hlo_op_i64s(op, HLO_A_lhs_dilation);
     for (int i = 0; i < ns; i++) {
         int64_t s = entry(ldil, (size_t)i, 1), before = pad ? hlo_attr_dense_int_at(pad, 2 * (size_t)i) : 0;
@@ -240,12 +246,16 @@ void imp_convolution(struct import *im, struct cg_graph *g, const struct hlo_op 
     enum cpu_dt dt = imp_type(im, op, op->results[0].type, out, &rank);
     if (im->rc) return;
     const struct hlo_conv *c = hlo_op_attr(op, HLO_A_dimension_numbers)->conv;
-    const struct hlo_attr *pad = hlo_op_attr(op, HLO_A_padding), *rev = hlo_op_attr(op, HLO_A_window_reversal);
+    const struct hlo_attr *pad = padding_of(op), *rev = hlo_op_attr(op, HLO_A_window_reversal);
     struct hlo_ints stride = hlo_op_i64s(op, HLO_A_window_strides), ldil = hlo_op_i64s(op, HLO_A_lhs_dilation), rdil = hlo_op_i64s(op, HLO_A_rhs_dilation);
     int64_t fg = hlo_op_i64(op, HLO_A_feature_group_count, 1), bg = hlo_op_i64(op, HLO_A_batch_group_count, 1);
     int ns = (int)c->input_spatial.n;
     if (3 * ns + 6 > CG_LOOPS_MAX) {
         imp_refuse(im, op, "that many dimensions");
+        return;
+    }
+    if (op->id == HLO_OP_DYNAMIC_CONV && (!pad || pad->kind != HLO_ATTR_DENSE)) {
+        imp_refuse(im, op, "padding that is known only at run time");
         return;
     }
     int64_t dims[CG_RANK_MAX], low[CG_RANK_MAX] = {0}, interior[CG_RANK_MAX] = {0};

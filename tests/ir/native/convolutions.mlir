@@ -35,3 +35,17 @@ func.func @by_patches() {
   check.expect_eq_const %0, dense<[[[14.0, -2.0], [-6.0, 6.0], [-3.0, 5.0], [15.0, -15.0], [1.0, -3.0], [-9.0, 9.0]]]> : tensor<1x6x2xf32>
   func.return
 }
+
+// -----
+
+// Padding that is an operand, and a constant.
+module @padding_as_an_operand {
+  func.func @main() {
+    %x = stablehlo.constant dense<[[[1.0], [2.0], [3.0]]]> : tensor<1x3x1xf32>
+    %w = stablehlo.constant dense<[[[1.0]], [[10.0]]]> : tensor<2x1x1xf32>
+    %p = stablehlo.constant dense<[[2, 1]]> : tensor<1x2xi32>
+    %r = "stablehlo.dynamic_conv"(%x, %w, %p) <{batch_group_count = 1 : i64, feature_group_count = 1 : i64, dimension_numbers = #stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>}> : (tensor<1x3x1xf32>, tensor<2x1x1xf32>, tensor<1x2xi32>) -> tensor<1x5x1xf32>
+    check.expect_eq_const %r, dense<[[[0.0], [10.0], [21.0], [32.0], [3.0]]]> : tensor<1x5x1xf32>
+    func.return
+  }
+}
