@@ -32,7 +32,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
-THREAD_TESTS = re.compile(r"daemon|jobs|storm|faults|kill|lock|cache|client|library|rpc|proto|base|^native-|cpu-pool|codegen-programs")
+THREAD_TESTS = re.compile(r"daemon|jobs|storm|faults|kill|lock|cache|client|library|rpc|proto|base|^native-|cpu-(group|pool)|codegen-programs")
 SANITIZERS = {
     None: ("build", []),
     "address": ("build-asan", ["-Db_sanitize=address,undefined", "-Db_lundef=false"]),
