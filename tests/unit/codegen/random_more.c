@@ -278,12 +278,38 @@ static int half_meeting(struct maker *m, struct nf_buf *attrs)
     return size;
 }
 
+/* Some devices send to others, all go on with what came (who got nothing, with zeros): two parcels on a channel, which come as they went. */
+static void transfer(struct maker *m, const struct value *v)
+{
+    int from[16], to[16], all = m->replicas * m->partitions, n = 1 + pick(m, all), c = ++m->channels;
+    struct nf_buf attrs = NF_BUF_INIT;
+    struct value a = *v, b = *same_type(m, v);
+    shuffle(m, from, all);
+    shuffle(m, to, all);
+    nf_buf_addf(&attrs, "<{channel_handle = #stablehlo.channel_handle<handle = %d, type = 1>, is_host_transfer = false, source_target_pairs = dense<[", c);
+    for (int i = 0; i < n; i++) nf_buf_addf(&attrs, "%s[%d, %d]", i ? ", " : "", from[i], to[i]);
+    nf_buf_addf(&attrs, "]> : tensor<%dx2xi64>}>", n);
+    nf_buf_addf(m->out, "  %%t%d_0 = stablehlo.create_token : !stablehlo.token\n", c);
+    for (int i = 0; i < 4; i++) {
+        bool sends = i < 2;
+        if (sends) nf_buf_addf(m->out, "  %%t%d_%d = \"stablehlo.send\"(%%%d, %%t%d_%d) %s : (", c, i + 1, (i ? &b : &a)->id, c, i, attrs.data);
+        else nf_buf_addf(m->out, "  %%%d, %%t%d_%d = \"stablehlo.recv\"(%%t%d_%d) %s : (!stablehlo.token) -> (", add(m, &a)->id, c, i + 1, c, i, attrs.data);
+        type(m, &a);
+        nf_buf_add_c(m->out, sends ? ", !stablehlo.token) -> !stablehlo.token\n" : ", !stablehlo.token)\n");
+    }
+    nf_buf_done(&attrs);
+}
+
 void more_collective(struct maker *m, const struct value *v)
 {
     struct nf_buf attrs = NF_BUF_INIT, region = NF_BUF_INIT;
     struct value a = *v, like = a;
     int d = a.rank ? pick(m, a.rank) : 0, e = a.rank ? pick(m, a.rank) : 0, size;
     const char *sum = a.dt == CPU_PRED ? "or" : cpu_dt_small(a.dt) ? "maximum" : cpu_dt_complex(a.dt) ? "add" : (const char *[]){"add", "add", "maximum", "minimum"}[pick(m, 4)];
+    if (exact(v) && pick(m, 6) == 0) {
+        transfer(m, v);
+        return;
+    }
     switch (pick(m, 8)) {
     case 0: generic(m, "stablehlo.all_reduce", (meeting(m, &attrs), attrs.data), region2(&region, a.dt, sum), 1, &a, 1, &a); break;
     case 1:
