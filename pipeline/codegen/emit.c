@@ -109,24 +109,36 @@ static const struct emit_module *llvm_module(const char *told, struct nf_error *
     return m;
 }
 
-/* Code of the kernels that are not in the cache; into code[i]. */
-static int compile(struct cg *cg, const struct emit_target *t, const struct rp_prog *const *prog, uint32_t n, struct nf_buf *code, struct nf_error *err)
+/* Code of the kernels that are not in the cache; into code[i]. Those that cannot be told apart from their neighbours are compiled once more. */
+static int compile(struct cg *cg, const struct emit_target *t, const struct rp_prog *const *prog, uint32_t n, uint32_t batch, struct nf_buf *code, struct nf_error *err)
 {
     struct emit_objects o = {0};
     const struct emit_module *m = llvm_module(cg->options.module, err);
     if (!m) return NF_ENOCOMPILER;
-    struct emit_request q = {.target = t, .prog = prog, .count = n, .tier = cg->options.tier, .threads = cg->options.threads};
+    struct emit_request q = {.target = t, .prog = prog, .count = n, .batch = batch, .tier = cg->options.tier, .threads = cg->options.threads};
     int rc = m->compile(&q, &o, err);
     if (rc) return rc;
+    const struct rp_prog **alone = NF_NEW_ARRAY(cg->arena, const struct rp_prog *, n);
+    uint32_t *place = NF_NEW_ARRAY(cg->arena, uint32_t, n), left = 0;
     for (uint32_t i = 0; i < n && !rc; i++) {
         char name[32];
         nf_format(name, sizeof name, "k%u", i);
-        rc = i / EMIT_BATCH < o.count ? link_kernel(o.object[i / EMIT_BATCH].data, o.object[i / EMIT_BATCH].len, name, &code[i], err)
-                                      : nf_fail(err, NF_EINTERNAL, "linking kernels: an object is missing");
+        rc = i / batch < o.count ? link_kernel(o.object[i / batch].data, o.object[i / batch].len, name, batch == 1, &code[i], err)
+                                 : nf_fail(err, NF_EINTERNAL, "linking kernels: an object is missing");
+        if (rc != LINK_ALONE) continue;
+        rc = 0;
+        place[left] = i;
+        alone[left++] = prog[i];
     }
     for (uint32_t b = 0; b < o.count; b++) free((void *)(uintptr_t)o.object[b].data);
     free(o.object);
-    if (!rc && cg->print) { /* once more, for people */
+    if (!rc && left) {
+        struct nf_buf *made = nf_alloc_array(left, sizeof *made);
+        rc = compile(cg, t, alone, left, 1, made, err);
+        for (uint32_t i = 0; i < left; i++) code[place[i]] = made[i];
+        free(made);
+    }
+    if (!rc && cg->print && batch > 1) { /* once more, for people */
         struct nf_buf text = NF_BUF_INIT;
         rc = m->assembly(&q, &text, err);
         if (!rc) cg->print(cg->print_user, "assembly", nf_buf_str(&text));
@@ -158,7 +170,7 @@ int cg_emit(struct cg *cg, struct plan *plan, struct nf_buf *image, uint32_t *re
         n++;
     }
     *ret_cached = n - missing;
-    if (missing) rc = compile(cg, &t, prog, missing, made, err);
+    if (missing) rc = compile(cg, &t, prog, missing, EMIT_BATCH, made, err);
     for (uint32_t i = 0; i < missing && !rc; i++) {
         if (dir) kernel_cache_put(dir, &key[fresh[i]], nf_buf_str(&made[i]));
         code[fresh[i]] = made[i];

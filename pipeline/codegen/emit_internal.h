@@ -14,12 +14,13 @@ struct emit_target {
     const char *cpu, *features, *triple;
 };
 
-/* Kernels [0, count) as relocatable objects, EMIT_BATCH to each in order; kernel i is the function k<i>, in a section of its own. */
+/* Kernels [0, count) as relocatable objects, `batch` to each in order; kernel i is the function k<i>, in a section of its own. An object costs
+ * about two milliseconds besides its kernels. */
 enum { EMIT_BATCH = 8 };
 struct emit_request {
     const struct emit_target *target;
     const struct rp_prog *const *prog;
-    uint32_t count;
+    uint32_t count, batch;
     int tier, threads;
 };
 struct emit_objects {
@@ -33,7 +34,7 @@ struct emit_module {
     void (*llvm_version)(unsigned *major, unsigned *minor, unsigned *patch);
     int (*assembly)(const struct emit_request *, struct nf_buf *out, struct nf_error *);
 };
-enum { EMIT_MODULE_VERSION = 2 };
+enum { EMIT_MODULE_VERSION = 3 };
 #define EMIT_MODULE_SYMBOL "neffd_llvm_module"
 
 /* Is there code for every instruction? false: the program is interpreted; *ret_why names the first one without. */
@@ -43,8 +44,10 @@ bool emit_supported(const struct rp_prog *p, const struct emit_target *t, const 
 /* complex.c: the same program with complex numbers in parts; p itself when it has none, NULL when it cannot be done. */
 const struct rp_prog *emit_split_complex(const struct rp_prog *p, struct nf_arena *arena);
 /* link.c: appends the code of a kernel, which begins with its function and needs nothing else; it runs wherever it is put at a multiple
- * of 64 (aarch64: of 4096). NF_EINTERNAL: a foreign relocation, an undefined symbol, a writable section. */
-int link_kernel(const void *object, size_t size, const char *name, struct nf_buf *ret_code, struct nf_error *err);
+ * of 64 (aarch64: of 4096). NF_EINTERNAL: a foreign relocation, an undefined symbol, a writable section. LINK_ALONE: it reads constants
+ * that cannot be told from those of other kernels, so it needs an object of its own, which is then `alone`. */
+enum { LINK_ALONE = 1 };
+int link_kernel(const void *object, size_t size, const char *name, bool alone, struct nf_buf *ret_code, struct nf_error *err);
 
 /* kernel_cache.c: code of kernels that were compiled before. */
 struct kernel_key {

@@ -1,7 +1,9 @@
 /* link.c: the code of one kernel, cut out of the object that LLVM made of several.
  *
  * A kernel's function has a section of its own. It comes first, then the constants that it reads: single entries of the sections that all
- * functions share, so that the bytes do not depend on which kernels were compiled together; that is why they can be kept and used again. Functions and tables that several kernels use have sections of their own and are taken whole.
+ * functions share, so that the bytes do not depend on which kernels were compiled together; that is why they can be kept and used again.
+ * Functions and tables that several kernels use have sections of their own and are taken whole. Constants of sizes that have no section of
+ * entries (a byte, two, 64) lie in .rodata, where nothing says where one ends: who reads them is compiled alone.
  * Relocations are relative to the place and so are applied here, once. What cannot be applied here is an error: it would mean a call into
  * a library, a writable variable or an address that depends on where the code lies. Objects come from our own LLVM, but every offset in
  * them is checked. */
@@ -46,6 +48,7 @@ static int patch(struct nf_buf *code, uint16_t machine, uint32_t type, uint64_t 
 struct object {
     const uint8_t *o;
     size_t size;
+    bool alone;           /* of one kernel: what cannot be cut is taken whole */
     Elf64_Ehdr h;
     Elf64_Shdr *s;
     uint64_t *base;       /* of each section that is taken whole, + 1; 0: not taken */
@@ -83,6 +86,7 @@ static int target_of(struct object *x, struct nf_buf *code, uint32_t section, in
     if (align > 4096 || align & (align - 1)) FAIL("a section of alignment %llu", (unsigned long long)align);
     const char *name = string_at(x, x->h.e_shstrndx, s->sh_name);
     if (!x->base[section] && (!name || strcmp(name, ".text") == 0 || strncmp(name, ".text.k", 7) == 0)) FAIL("the code calls another kernel");
+    bool shared = strcmp(name ? name : "", ".rodata") == 0;
     if (!x->base[section] && s->sh_flags & SHF_MERGE && each && !(each & (each - 1))) {
         /* Operands relative to the end of an instruction: four bytes back, and one more where a byte of immediate follows. */
         int64_t from = to;
@@ -91,16 +95,18 @@ static int target_of(struct object *x, struct nf_buf *code, uint32_t section, in
                 from = to + 4 + back;
                 break;
             }
-        if (from < 0 || from % (int64_t)each || !inside(s->sh_size, (uint64_t)from, each)) FAIL("a reference into a constant");
+        if (from < 0 || !inside(s->sh_size, (uint64_t)from, each)) FAIL("a reference outside the constants");
+        shared = from % (int64_t)each; /* into the middle of one */
         size_t i = 0;
         while (i < x->nentry && (x->entry[i].section != section || x->entry[i].from != (uint64_t)from)) i++;
-        if (i == x->nentry) {
+        if (!shared && i == x->nentry) {
             if ((x->nentry & (x->nentry - 1)) == 0) x->entry = nf_realloc(x->entry, (x->nentry ? x->nentry * 2 : 1) * sizeof *x->entry);
             x->entry[x->nentry++] = (struct entry){section, (uint64_t)from, place(code, x, section, (uint64_t)from, each, NF_MAX(align, each))};
         }
-        *ret_target = (int64_t)x->entry[i].at + (to - from);
-        return 0;
+        *ret_target = shared ? 0 : (int64_t)x->entry[i].at + (to - from);
+        if (!shared) return 0;
     }
+    if (shared && !x->alone) return LINK_ALONE;
     if (!x->base[section]) x->base[section] = place(code, x, section, 0, s->sh_size, align) + 1;
     *ret_target = (int64_t)x->base[section] - 1 + to;
     return 0;
@@ -147,9 +153,9 @@ static int find_function(struct object *x, const char *wanted, struct nf_error *
     FAIL("%s is missing", wanted);
 }
 
-int link_kernel(const void *object, size_t size, const char *name, struct nf_buf *ret_code, struct nf_error *err)
+int link_kernel(const void *object, size_t size, const char *name, bool alone, struct nf_buf *ret_code, struct nf_error *err)
 {
-    struct object x = {.o = object, .size = size};
+    struct object x = {.o = object, .size = size, .alone = alone};
     struct nf_buf code = NF_BUF_INIT;
     if (size < sizeof x.h) FAIL("an object that is too short");
     memcpy(&x.h, object, sizeof x.h);

@@ -78,7 +78,7 @@ static void compile_batch(struct job *j, uint32_t batch, LLVMContextRef cx, LLVM
     LLVMSetTarget(m, j->t->triple);
     LLVMSetModuleDataLayout(m, layout);
     LLVMDisposeTargetData(layout);
-    for (uint32_t i = batch * EMIT_BATCH; i < NF_MIN((batch + 1) * EMIT_BATCH, j->q->count); i++) {
+    for (uint32_t i = batch * j->q->batch; i < NF_MIN((batch + 1) * j->q->batch, j->q->count); i++) {
         nf_format(name, sizeof name, "k%u", i);
         emit_kernel(m, name, j->q->prog[i], j->t);
     }
@@ -127,7 +127,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static int compile(const struct emit_request *q, struct emit_objects *ret, struct nf_error *err)
 {
-    struct job j = {.q = q, .t = q->target, .batches = (q->count + EMIT_BATCH - 1) / EMIT_BATCH, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct job j = {.q = q, .t = q->target, .batches = (q->count + q->batch - 1) / q->batch, .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t thread[THREADS_MAX];
     int started = 0, wanted = NF_MIN(NF_MIN(q->threads, THREADS_MAX), (int)j.batches);
     pthread_once(&once, initialise);

@@ -51,7 +51,7 @@ static void make(struct made *m, uint32_t type, uint16_t section)
 static int link_it(const struct made *m, struct nf_error *err)
 {
     struct nf_buf code = NF_BUF_INIT;
-    int rc = link_kernel(m, sizeof *m, "k0", &code, err);
+    int rc = link_kernel(m, sizeof *m, "k0", false, &code, err);
     ck_assert(rc ? code.len == 0 : code.len >= 32);
     nf_buf_done(&code);
     return rc;
@@ -110,7 +110,7 @@ START_TEST(objects_with_wrong_bytes)
             struct nf_buf code = NF_BUF_INIT;
             make(&m, R_X86_64_PC32, DATA);
             ((unsigned char *)&m)[i] ^= (unsigned char)(1 << bit);
-            bad += link_kernel(&m, sizeof m, "k0", &code, &err) != 0;
+            bad += link_kernel(&m, sizeof m, "k0", false, &code, &err) != 0;
             nf_buf_done(&code);
         }
     ck_assert_uint_gt(bad, 100);
@@ -272,6 +272,57 @@ START_TEST(cross_compiles)
 }
 END_TEST
 
+/* A kernel's bytes do not depend on what else is compiled with it, so that they are the same with and without a cache: constants of every size,
+ * for every processor. */
+START_TEST(kernels_do_not_depend_on_their_neighbours)
+{
+    const uint64_t v3 = CPU_FEATURE_AVX2 | CPU_FEATURE_FMA | CPU_FEATURE_F16C | CPU_FEATURE_BMI, target[] = {v3, v3 | CPU_FEATURE_AVX512, CPU_FEATURE_NEON};
+    enum { KERNELS = 10 };
+    static const char *const element[KERNELS] = {"i8", "i16", "f32", "i32", "f64", "ui8", "ui16", "bf16", "f16", "i64"};
+    char dir[] = "/tmp/nf-kernels-XXXXXX", path[64];
+    struct cg_artifact art[3];
+    struct nf_error err = {0};
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    memset(art, 0, sizeof art);
+    for (int round = 0; round < 3; round++) { /* into the cache one by one, all from it, all at once without it */
+        struct nf_buf args = NF_BUF_INIT, body = NF_BUF_INIT, results = NF_BUF_INIT, names = NF_BUF_INIT, text = NF_BUF_INIT;
+        for (int i = 0; i < KERNELS; i++) {
+            char t[64];
+            struct nf_buf *one[] = {&args, &body, &results, &names};
+            for (size_t k = 0; k < NF_ARRAY_LEN(one) && !round; k++) one[k]->len = 0;
+            const char *sep = args.len ? ", " : "";
+            nf_format(t, sizeof t, "tensor<%dx%dx%s>", 3 + i, 70 + i, element[i]);
+            nf_buf_addf(&args, "%s%%a%d: %s", sep, i, t);
+            nf_buf_addf(&results, "%s%s", sep, t);
+            nf_buf_addf(&names, "%s%%r%d", sep, i);
+            nf_buf_addf(&body, "  %%c%d = stablehlo.constant dense<%d%s> : %s\n  %%s%d = stablehlo.add %%a%d, %%c%d : %s\n  %%r%d = stablehlo.reverse %%s%d, dims = [1] : %s\n", i, 3 + i,
+                        strchr(element[i], 'f') ? ".0" : "", t, i, i, i, t, i, i, t);
+            if (round && i + 1 < KERNELS) continue;
+            text.len = 0;
+            nf_buf_addf(&text, "func.func @main(%s) -> (%s) {\n%s  return %s : %s\n}\n", args.data, results.data, body.data, names.data, results.data);
+            struct nf_arena *a = nf_arena_new(0);
+            struct hlo_module *m;
+            struct cg_request q = {.tier = 1, .features = target[_i], .cache_dir = round < 2 ? dir : NULL};
+            cg_artifact_done(&art[round]);
+            ck_assert_msg(hlo_parse(nf_buf_str(&text), NULL, a, &m, &err) == 0, "%s", err.message);
+            ck_assert_msg(cg_build(m, &q, &art[round], &err) == 0, "%s", err.message);
+            nf_arena_free(a);
+        }
+        struct nf_buf *every[] = {&args, &body, &results, &names, &text};
+        for (size_t k = 0; k < NF_ARRAY_LEN(every); k++) nf_buf_done(every[k]);
+    }
+    ck_assert_uint_eq(art[1].report.native, KERNELS);
+    ck_assert_uint_eq(art[1].report.cached, KERNELS);
+    ck_assert(nf_str_eq(nf_buf_str(&art[1].image), nf_buf_str(&art[2].image)));
+    for (int i = 0; i < 3; i++) cg_artifact_done(&art[i]);
+    for (int k = 0; k < 4096; k++) {
+        nf_format(path, sizeof path, "%s/%03x", dir, (unsigned)k);
+        unlink(path);
+    }
+    ck_assert_int_eq(rmdir(dir), 0);
+}
+END_TEST
+
 int main(void)
 {
     struct nf_error err = {0};
@@ -289,6 +340,7 @@ int main(void)
     tcase_add_test(c, code_of_a_stranger);
     tcase_add_test(c, code_for_another_processor);
     tcase_add_test(c, damaged_files);
+    tcase_add_loop_test(c, kernels_do_not_depend_on_their_neighbours, 0, 3);
     tcase_add_loop_test(c, cross_compiles, 0, 3);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
