@@ -283,8 +283,8 @@ int plan_check(struct plan *p, const struct plan_sizes *z, struct nf_arena *aren
 static const struct {
     uint64_t bit;
     const char *name;
-} feature_names[] = {{CPU_FEATURE_AVX2, "avx2"},     {CPU_FEATURE_FMA, "fma"},   {CPU_FEATURE_F16C, "f16c"}, {CPU_FEATURE_AVX512, "avx512"},
-                     {CPU_FEATURE_AVX512BF16, "avx512bf16"}, {CPU_FEATURE_BMI, "bmi2"}, {CPU_FEATURE_NEON, "neon"}};
+} feature_names[] = {{CPU_FEATURE_AVX2, "avx2"},     {CPU_FEATURE_FMA, "fma"},  {CPU_FEATURE_F16C, "f16c"},
+                     {CPU_FEATURE_AVX512, "avx512"}, {CPU_FEATURE_BMI, "bmi2"}, {CPU_FEATURE_NEON, "neon"}};
 
 void cpu_features_print(uint64_t features, struct nf_buf *out)
 {
@@ -318,7 +318,6 @@ uint64_t cpu_features(void)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd"))
         f |= CPU_FEATURE_AVX512;
-    if (__builtin_cpu_supports("avx512bf16")) f |= CPU_FEATURE_AVX512BF16;
 #elif defined(__aarch64__)
     f |= CPU_FEATURE_NEON;
 #endif

@@ -93,9 +93,9 @@ int plan_check(struct plan *p, const struct plan_sizes *sizes, struct nf_arena *
 void plan_print(const struct plan *p, struct nf_buf *out);
 int plan_parse(struct nf_str text, struct nf_arena *arena, struct plan **ret_plan, struct nf_error *err);
 
-/* Processor features (the bits of `features`); what this machine has. */
-enum { CPU_FEATURE_AVX2 = 1, CPU_FEATURE_FMA = 2, CPU_FEATURE_F16C = 4, CPU_FEATURE_AVX512 = 8, CPU_FEATURE_AVX512BF16 = 16, CPU_FEATURE_BMI = 32,
-       CPU_FEATURE_NEON = 1 << 16 };
+/* Processor features (the bits of `features`) that code is made for: an artifact is refused where one of its features is missing. What this
+ * machine has of them. */
+enum { CPU_FEATURE_AVX2 = 1, CPU_FEATURE_FMA = 2, CPU_FEATURE_F16C = 4, CPU_FEATURE_AVX512 = 8, CPU_FEATURE_BMI = 32, CPU_FEATURE_NEON = 1 << 16 };
 uint64_t cpu_features(void);
 void cpu_features_print(uint64_t features, struct nf_buf *out);   /* "avx2 fma f16c" */
 
