@@ -117,16 +117,16 @@ START_TEST(kernels_agree)
 {
     static const struct gemm_kernels *const all[] = {&gemm_kernels_portable,
 #if defined(__x86_64__)
-                                                     &gemm_kernels_avx2,
+                                                     &gemm_kernels_avx2, &gemm_kernels_avx512,
 #endif
     };
     float a[GEMM_MR_MAX * 40], b[GEMM_NR_MAX * 40], c[GEMM_MR_MAX * GEMM_NR_MAX];
     for (size_t i = 0; i < NF_ARRAY_LEN(a); i++) a[i] = value((int64_t)i);
     for (size_t i = 0; i < NF_ARRAY_LEN(b); i++) b[i] = value((int64_t)i + 5);
+    for (size_t s = 0; s < NF_ARRAY_LEN(all); s++) {
 #if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return;
+        if (s > 0 && !(__builtin_cpu_supports("fma") && (s == 1 ? __builtin_cpu_supports("avx2") : __builtin_cpu_supports("avx512f")))) continue;
 #endif
-    for (size_t s = 0; s < NF_ARRAY_LEN(all); s++)
         for (int rows = 1; rows <= all[s]->mr; rows++) {
             if (rows > 5 && rows < all[s]->mr) continue;
             int nr = all[s]->nr32;
@@ -138,7 +138,6 @@ START_TEST(kernels_agree)
                     ck_assert_msg(fabs((double)c[i * nr + j] - want) < 1e-4, "%s, %d rows, at %d, %d", all[s]->isa, rows, i, j);
                 }
         }
-    for (size_t s = 0; s < NF_ARRAY_LEN(all); s++)
         for (int cols = 1; cols <= GEMM_NARROW_COLS; cols++) {
             static float narrow_b[GEMM_NARROW_COLS * GEMM_KC];
             const float *row[GEMM_NARROW_ROWS_MAX];
@@ -153,6 +152,7 @@ START_TEST(kernels_agree)
                     ck_assert_msg(fabs((double)c[i * cols + j] - want) < 1e-4, "%s, %d columns, at %d, %d", all[s]->isa, cols, i, j);
                 }
         }
+    }
 }
 END_TEST
 
