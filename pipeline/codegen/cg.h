@@ -241,8 +241,7 @@ int cg_lower(struct cg_graph *g, struct cg_steps *ret_steps, struct nf_error *er
 void cg_fuse_attention(struct cg_graph *g);
 
 /* ---- memory.c ---- */
-/* May output argument `out` of the kernel lie where input argument `in` is? */
-bool cg_in_place(const struct rp_prog *p, int in, int out);
+bool cg_in_place(const struct rp_prog *p, int in, int out); /* may output argument `out` of the kernel lie where input argument `in` is? */
 int cg_plan(struct cg *cg, struct plan **ret_plan, struct nf_error *err);
 
 /* ---- emit.c ---- */

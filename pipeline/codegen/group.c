@@ -98,14 +98,14 @@ static int space_of(struct cg *cg, const int64_t *key, size_t n)
 /* The value behind v when every view on the way keeps row-major order, else NULL. */
 static struct cg_value *same_order(struct cg_value *v)
 {
-    while (v->kind == CG_RESHAPE) v = v->in[0];
+    v = cg_memory(v);
     return cg_is_view(v) ? NULL : v;
 }
 
 /* The row value that v repeats along the inner dim, else NULL. */
 static struct cg_value *row_broadcast(struct cg_value *v, int64_t rows)
 {
-    while (v->kind == CG_RESHAPE) v = v->in[0];
+    v = cg_memory(v);
     if (v->kind != CG_BROADCAST || v->in[0]->count != rows) return NULL;
     int at = 0;
     for (int d = 0; d < v->in[0]->rank; d++) {

@@ -165,7 +165,7 @@ static bool same_access(const struct rp_prog *p, int a, int b)
     return memcmp(p->acc[a].stride, p->acc[b].stride, (size_t)p->nd * sizeof *p->acc[a].stride) == 0;
 }
 
-/* May output argument `out` of the kernel lie where input argument `in` is? Every access to both must be the same one, no
+/* Every access to both arguments must be the same one, no
  * element be read after its store, and each stored by the iteration that reads it. */
 bool cg_in_place(const struct rp_prog *p, int in, int out)
 {
