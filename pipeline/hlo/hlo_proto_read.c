@@ -471,16 +471,23 @@ static int import_transfer(struct hp *p, const struct scope *s, struct hp_inst *
     return hp_transfer_attributes(p, i, op);
 }
 
+/* What ends must have the shape of what `o` began. */
+static int gives(struct hp *p, const struct hp_inst *i, const struct hp_inst *o, uint32_t count, const struct hlo_type *const *began)
+{
+    uint32_t n;
+    const struct hlo_type **types;
+    int e = result_types(p, i, &n, &types);
+    if (!e && !same_types(n, types, count, began))
+        e = hp_fail(p, i, NF_EGRAPH, "another shape than what %.*s began", (int)NF_MIN(o->name.len, 100u), o->name.data);
+    return e;
+}
+
 static int import_transfer_done(struct hp *p, const struct scope *s, struct hp_inst *i)
 {
     struct hp_inst *o;
-    uint32_t n;
-    const struct hlo_type **types;
     int e = ended_by(p, s, i, &o);
-    if (e || (e = result_types(p, i, &n, &types)))
+    if (e || (e = gives(p, i, o, o->num_leaves, types_of(p, o->num_leaves, o->leaves))))
         return e;
-    if (!same_types(n, types, o->num_leaves, types_of(p, o->num_leaves, o->leaves)))
-        return hp_fail(p, i, NF_EGRAPH, "another shape than what %.*s began", (int)NF_MIN(o->name.len, 100u), o->name.data);
     if (pb_uint(i->message, INST_CHANNEL, 0) != pb_uint(o->message, INST_CHANNEL, 0))
         return hp_fail(p, i, NF_EGRAPH, "another channel than that of %.*s", (int)NF_MIN(o->name.len, 100u), o->name.data);
     i->leaves = o->leaves;
@@ -672,15 +679,11 @@ static int import_async_start(struct hp *p, const struct scope *s, struct hp_ins
 static int import_async_done(struct hp *p, const struct scope *s, struct hp_inst *i, struct hlo_block *b)
 {
     struct hp_inst *o;
-    uint32_t n;
-    const struct hlo_type **types;
     int e = ended_by(p, s, i, &o);
-    if (e || (e = result_types(p, i, &n, &types)))
+    const struct hlo_type *future = e ? NULL : o->leaves[0]->type;
+    if (e || (e = gives(p, i, o, future->num_types, future->types)))
         return e;
-    const struct hlo_type *future = o->leaves[0]->type;
-    if (!same_types(n, types, future->num_types, future->types))
-        return hp_fail(p, i, NF_EGRAPH, "another shape than what %.*s began", (int)NF_MIN(o->name.len, 100u), o->name.data);
-    struct hlo_op *op = hlo_op_new(p->m, HLO_OP_ASYNC_DONE, 1, o->leaves, n, types, 0);
+    struct hlo_op *op = hlo_op_new(p->m, HLO_OP_ASYNC_DONE, 1, o->leaves, future->num_types, future->types, 0);
     hlo_block_append(b, op);
     take_results(p, i, op);
     hp_decorate(p, i, op);
