@@ -28,26 +28,31 @@ static uint32_t total(const struct cg_graph *g)
     return n;
 }
 
-static bool meets_others(const struct cg_value *v)
+/* What makes a value ordered: it meets other devices of its grid, or the execution as a whole sees it run. */
+enum { MEETS = 1, SEEN = 2 };
+
+static int effects(const struct cg_value *v)
 {
-    return v->kind == CG_LIB && (v->op == PLAN_COLLECTIVE || v->op == PLAN_SEND || v->op == PLAN_RECV || v->op == PLAN_INFEED);
+    if (v->kind != CG_LIB) return 0;
+    if (v->op == PLAN_RNG) return SEEN; /* the next draws are others if it does not run */
+    return v->op == PLAN_COLLECTIVE || v->op == PLAN_SEND || v->op == PLAN_RECV || v->op == PLAN_INFEED ? MEETS : 0;
 }
 
-/* Returns whether anything in g is ordered. */
-static bool kill_all(struct cg_graph *g)
+/* Returns the effects of all in g. */
+static int kill_all(struct cg_graph *g)
 {
-    bool any = false;
+    int all = 0;
     for (uint32_t i = 0; i < g->n; i++) {
         struct cg_value *v = g->v[i];
+        int own = effects(v);
         v->dead = true;
         v->captured = false;
         v->nuse = 0;
-        v->ordered = meets_others(v);
-        for (uint32_t k = 0; k < v->ngraph; k++)
-            if (kill_all(v->graphs[k]) && v->op != PLAN_DEVICES) v->ordered = true; /* the devices of a mesh meet each other only */
-        any = any || v->ordered;
+        for (uint32_t k = 0; k < v->ngraph; k++) own |= kill_all(v->graphs[k]) & (v->op == PLAN_DEVICES ? ~MEETS : ~0); /* the devices of a mesh meet each other only */
+        v->ordered = own != 0;
+        all |= own;
     }
-    return any;
+    return all;
 }
 
 static void find_live(struct cg_graph *g)

@@ -239,6 +239,14 @@ static struct cg_value *ew2(struct cg_graph *g, enum rp_op op, struct cg_value *
 
 /* --------------------------------------------------------------------------------------------------- regions as ops */
 
+/* Whether a block is its results: nothing else in it could be seen to run. */
+static bool only_results(const struct hlo_block *b)
+{
+    for (const struct hlo_op *o = b->first; o && o != b->last; o = o->next)
+        if (!(hlo_op_info((enum hlo_op_id)o->id)->traits & HLO_T_PURE)) return false;
+    return true;
+}
+
 /* The kind of a reducer that is one named operation of its two arguments, else -1 (BODY_BLOCK); BODY_SET for "the second". */
 static int body_kind(const struct hlo_block *b, uint32_t n)
 {
@@ -247,7 +255,7 @@ static int body_kind(const struct hlo_block *b, uint32_t n)
         int8_t kind;
     } kinds[] = {{HLO_OP_ADD, RP_SUM}, {HLO_OP_MULTIPLY, RP_PROD}, {HLO_OP_MAXIMUM, RP_RMAX}, {HLO_OP_MINIMUM, RP_RMIN}, {HLO_OP_AND, RP_ALL}, {HLO_OP_OR, RP_ANY}, {HLO_OP_XOR, RP_PARITY}};
     const struct hlo_op *ret = b->last;
-    if (!ret || b->num_args != 2 * n || ret->num_operands != n) return BODY_BLOCK;
+    if (!ret || b->num_args != 2 * n || ret->num_operands != n || !only_results(b)) return BODY_BLOCK;
     bool set = true;
     for (uint32_t i = 0; i < n; i++) set = set && hlo_op_operand(ret, i) == b->args[n + i];
     if (set) return BODY_SET;
@@ -423,7 +431,7 @@ static void import_select_scatter(struct import *im, struct cg_graph *g, const s
     attrs[0] = BODY_BLOCK;
     const struct hlo_value *r = b->last ? hlo_op_operand(b->last, 0) : NULL;
     if (r && !r->is_arg && r->def.op->id == HLO_OP_COMPARE && hlo_op_operand(r->def.op, 0) == b->args[0] && hlo_op_operand(r->def.op, 1) == b->args[1] &&
-        !(compare_aux(r->def.op) & RP_CMP_TOTAL))
+        !(compare_aux(r->def.op) & RP_CMP_TOTAL) && only_results(b))
         attrs[0] = compare_aux(r->def.op);
     attrs[1] = 0;
     attrs[2] = body_kind(hlo_op_body(op, 1), 1);
@@ -529,7 +537,7 @@ static void import_sort(struct import *im, struct cg_graph *g, const struct hlo_
     if (dim < 0) dim += in[0]->rank;
     int64_t attrs[5] = {BODY_BLOCK, 0, NF_MAX(dim, 0), 0, 0};
     const struct hlo_value *r = b->last ? hlo_op_operand(b->last, 0) : NULL;
-    if (r && !r->is_arg && r->def.op->id == HLO_OP_COMPARE) {
+    if (r && !r->is_arg && r->def.op->id == HLO_OP_COMPARE && only_results(b)) {
         int aux = compare_aux(r->def.op), how = aux & ~RP_CMP_TOTAL;
         const struct hlo_value *x = hlo_op_operand(r->def.op, 0), *y = hlo_op_operand(r->def.op, 1);
         bool fl = hlo_elem_class(x->type->elem) == HLO_CLASS_FLOAT, cplx = hlo_elem_class(x->type->elem) == HLO_CLASS_COMPLEX;
@@ -1239,6 +1247,11 @@ static void import_library(struct import *im, struct cg_graph *g, const struct h
         p = PLAN_TOPK;
         attrs[na++] = hlo_op_i64(op, HLO_A_k, 0);
         break;
+    case HLO_OP_RNG:
+        p = PLAN_RNG;
+        n = 2; /* the third is the shape of the result */
+        attrs[na++] = hlo_op_enum(op, HLO_A_rng_distribution, HLO_RNG_INVALID) == HLO_RNG_NORMAL;
+        break;
     default:
         p = PLAN_PROCESS;
         attrs[na++] = op->id == HLO_OP_PARTITION_ID;
@@ -1376,7 +1389,7 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
     case HLO_OP_CONVOLUTION: case HLO_OP_DYNAMIC_CONV: imp_convolution(im, g, op); break;
     case HLO_OP_BATCH_NORM_TRAINING: case HLO_OP_BATCH_NORM_INFERENCE: case HLO_OP_BATCH_NORM_GRAD: import_batch_norm(im, g, op); break;
     case HLO_OP_DYNAMIC_SLICE: case HLO_OP_DYNAMIC_UPDATE_SLICE: case HLO_OP_CHOLESKY: case HLO_OP_TRIANGULAR_SOLVE: case HLO_OP_FFT:
-    case HLO_OP_RNG_BIT_GENERATOR: case HLO_OP_CHLO_TOP_K: case HLO_OP_REPLICA_ID: case HLO_OP_PARTITION_ID:
+    case HLO_OP_RNG_BIT_GENERATOR: case HLO_OP_RNG: case HLO_OP_CHLO_TOP_K: case HLO_OP_REPLICA_ID: case HLO_OP_PARTITION_ID:
         import_library(im, g, op);
         break;
     case HLO_OP_WHILE: import_while(im, g, op); break;

@@ -85,7 +85,7 @@ struct ev_run {
     bool check_failed;
     struct nf_error first_failure;
     struct ev_probe *probes;    /* interpreter.probe */
-    atomic_uint_fast64_t rng_seed;
+    atomic_uint_fast64_t draws; /* of rng so far, by all processes */
 };
 
 /* One process: a thread with its place in a grid. */

@@ -1,6 +1,8 @@
 /* Operations of the table: elementwise ones, constants, and moving data. Attributes come from the IR, the work is done by kernels. */
 #include "pipeline/hlo/eval_internal.h"
 
+#include "runtime/random.h"
+
 #include <stdlib.h>
 
 static struct ev_ints ints_of(struct hlo_ints v) { return (struct ev_ints){v.v, v.n}; }
@@ -640,7 +642,7 @@ int hlo_e_rng(struct ev_ctx *c, struct nf_error *err)
     int rank = 0, rc = shape_of_result(c, 2, dims, &rank, err);
     rc = rc ? rc : ev_out_shaped(c, 0, rank, dims, err);
     if (!rc) {
-        uint64_t seed = atomic_fetch_add(&c->f->proc->run->rng_seed, 1) + ((uint64_t)c->f->proc->id << 48);
+        uint64_t seed = rt_random_seed(atomic_fetch_add(&c->f->proc->run->draws, 1), c->f->proc->id);
         ev_rng_fill(seed, hlo_op_enum(c->op, HLO_A_rng_distribution, HLO_RNG_INVALID) == 2, c->in[0]->a.data, c->in[1]->a.data, &c->out[0]->a);
     }
     return rc;

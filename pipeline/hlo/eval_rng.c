@@ -7,7 +7,7 @@
  * four words fill the array in row-major order. The counter grows by the number of blocks. */
 #include "pipeline/hlo/eval_kernels.h"
 
-#include <math.h>
+#include "runtime/random.h"
 
 static inline uint32_t rotl(uint32_t v, int by) { return v << by | v >> (32 - by); }
 
@@ -27,21 +27,6 @@ static void threefry(uint64_t key, uint64_t counter, uint32_t out[2])
     }
     out[0] = x0;
     out[1] = x1;
-}
-
-static void philox(uint64_t key, uint64_t low, uint64_t high, uint32_t out[4])
-{
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    uint32_t s[4] = {(uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32)};
-    for (int i = 0; i < 10; i++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-        uint64_t p0 = (uint64_t)s[0] * 0xD2511F53u, p1 = (uint64_t)s[2] * 0xCD9E8D57u;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ s[1] ^ k0, n2 = (uint32_t)(p0 >> 32) ^ s[3] ^ k1;
-        s[0] = n0;
-        s[1] = (uint32_t)p1;
-        s[2] = n2;
-        s[3] = (uint32_t)p0;
-    }
-    memcpy(out, s, sizeof(s));
 }
 
 /* 32 random bits into element i of any type of at most 32 bits (its own low bits; i1: the lowest). */
@@ -115,7 +100,7 @@ static void philox_fill(uint64_t key, uint64_t *low, uint64_t *high, struct rt_a
     for (int64_t b = 0; b < blocks; b++) {
         uint64_t l = *low + (uint64_t)b;
         uint32_t w[4];
-        philox(key, l, *high + (l < *low), w);
+        rt_philox(key, l, *high + (l < *low), w);
         for (int64_t i = 0; i < (wide ? 2 : 4); i++) {
             int64_t at = wide ? 2 * b + i : 4 * b + i;
             if (at >= n)
@@ -156,25 +141,20 @@ int ev_rng_bits(enum ev_rng kind, const struct rt_array *state, struct rt_array 
 /* Deterministic from the seed. a, b: low and high bound (uniform), mean and deviation (normal), of out's type. */
 void ev_rng_fill(uint64_t seed, bool normal, const void *a, const void *b, struct rt_array *out)
 {
+    enum { CHUNK = 256 };
+    double d[CHUNK];
+    uint64_t u[CHUNK];
+    bool floats = nf_dtype_is_float(out->dtype);
     int64_t n = rt_array_count(out);
-    size_t w = nf_dtype_bytes(out->dtype);
-    double lo = nf_elem_to_double(out->dtype, a), hi = nf_elem_to_double(out->dtype, b);
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t r[4];
-        philox(seed, (uint64_t)i, 0, r);
-        uint64_t bits = (uint64_t)r[1] << 32 | r[0], bits2 = (uint64_t)r[3] << 32 | r[2];
-        double u = (double)(bits >> 11) * 0x1p-53, v = (double)(bits2 >> 11) * 0x1p-53, x;
-        if (normal)
-            x = lo + hi * sqrt(-2 * log(1 - u)) * cos(2 * 3.14159265358979323846 * v);
-        else if (nf_dtype_is_float(out->dtype))
-            x = fmin(lo + (hi - lo) * u, nextafter(hi, lo));
-        else {
-            int64_t ilo = ev_int_at(out->dtype, a, 0), ihi = ev_int_at(out->dtype, b, 0);
-            uint64_t span = (uint64_t)ihi - (uint64_t)ilo;
-            uint64_t pick = (uint64_t)ilo + (ihi > ilo ? bits % span : 0);
-            ev_convert(1, out->dtype, (char *)out->data + (size_t)i * w, NF_DT_U64, &pick);
-            continue;
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        int64_t m = NF_MIN((int64_t)CHUNK, n - at);
+        char *to = (char *)out->data + (size_t)at * nf_dtype_bytes(out->dtype);
+        if (floats) {
+            rt_random_floats(seed, normal, nf_elem_to_double(out->dtype, a), nf_elem_to_double(out->dtype, b), at, m, d);
+            ev_store_double(m, out->dtype, d, to);
+        } else {
+            rt_random_ints(seed, ev_int_at(out->dtype, a, 0), ev_int_at(out->dtype, b, 0), at, m, u);
+            ev_convert(m, out->dtype, to, NF_DT_U64, u);
         }
-        ev_store_double(1, out->dtype, &x, (char *)out->data + (size_t)i * w);
     }
 }

@@ -321,7 +321,8 @@ static int run(struct cpu_program *p, const void *const *inputs, void *const *ou
         if (pv->where == PLAN_ARG) i->ptr[v] = (char *)(uintptr_t)inputs[pv->index] + pv->offset;
         else if (pv->where == PLAN_OUT) i->ptr[v] = (char *)outputs[pv->index] + pv->offset;
     }
-    struct cpu_exec x = {.plan = p->plan, .image = p->image, .ptr = i->ptr, .scratch = i->scratch, .scratch_stride = p->scratch_stride, .profile = i->profile,
+    atomic_uint_fast64_t draws = 0;
+    struct cpu_exec x = {.plan = p->plan, .draws = &draws, .image = p->image, .ptr = i->ptr, .scratch = i->scratch, .scratch_stride = p->scratch_stride, .profile = i->profile,
                          .profile_base = p->profile_base, .group = p->group, .replica = p->rank / p->partitions, .partition = p->rank % p->partitions,
                          .replicas = p->replicas, .partitions = p->partitions};
     int64_t start = p->profiling ? nf_now_ns() : 0;

@@ -5,6 +5,8 @@
 #include "runtime/cpu/plan.h"
 #include "runtime/cpu/pool.h"
 
+#include <stdatomic.h>
+
 struct cpu_rendezvous;
 struct rt_array;
 
@@ -23,6 +25,7 @@ struct cpu_exec {
     struct cpu_rendezvous *group;    /* NULL: alone */
     uint32_t replica, partition, replicas, partitions;
     int depth;
+    atomic_uint_fast64_t *draws;     /* how many rng steps ran so far, on all devices of a mesh together */
 };
 
 typedef void (*cpu_kernel_fn)(void *const *args, int64_t lo, int64_t hi);

@@ -1,6 +1,7 @@
-/* steps_linalg.c: fft, cholesky, triangular_solve, random bits: plain C in double or complex double, rounded once. */
+/* steps_linalg.c: fft, cholesky, triangular_solve, random bits and numbers: plain C in double or complex double, rounded once. */
 #include "runtime/cpu/special.h"
 #include "runtime/cpu/steps.h"
+#include "runtime/random.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -288,18 +289,6 @@ static void threefry_at(const uint32_t key[2], uint64_t counter, uint32_t w[2])
     threefry(key, w);
 }
 
-static void philox(uint64_t key64, uint32_t c[4])
-{
-    uint32_t k[2] = {(uint32_t)key64, (uint32_t)(key64 >> 32)};
-    for (int r = 0; r < 10; r++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c[0], p1 = (uint64_t)0xCD9E8D57u * c[2];
-        uint32_t n[4] = {(uint32_t)(p1 >> 32) ^ c[1] ^ k[0], (uint32_t)p1, (uint32_t)(p0 >> 32) ^ c[3] ^ k[1], (uint32_t)p0};
-        memcpy(c, n, sizeof n);
-        k[0] += 0x9E3779B9u;
-        k[1] += 0xBB67AE85u;
-    }
-}
-
 /* attributes: algorithm; input: state (ui64, 2 or 3); outputs: new state, bits */
 int step_rng_bits__check(const struct plan *p, const struct plan_step *s, struct nf_error *err)
 {
@@ -365,8 +354,8 @@ int step_rng_bits__run(struct cpu_exec *x, const struct plan_step *s, struct nf_
         for (int64_t i = 0; i < n; i += per) {
             __extension__ unsigned __int128 counter = st[1] | (__extension__ (unsigned __int128)st[2] << 64);
             counter += (uint64_t)(i / per);
-            uint32_t c[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), (uint32_t)(counter >> 64), (uint32_t)(counter >> 96)};
-            philox(st[0], c);
+            uint32_t c[4];
+            rt_philox(st[0], (uint64_t)counter, (uint64_t)(counter >> 64), c);
             for (int k = 0; k < per && i + k < n; k++) put(t, dst + (i + k) * size, per == 2 ? (uint64_t)c[2 * k + 1] << 32 | c[2 * k] : c[k]);
         }
         __extension__ unsigned __int128 counter = st[1] | (__extension__ (unsigned __int128)st[2] << 64);
@@ -375,5 +364,58 @@ int step_rng_bits__run(struct cpu_exec *x, const struct plan_step *s, struct nf_
         st[2] = (uint64_t)(counter >> 64);
     }
     memcpy(x->ptr[s->out[0]], st, (size_t)v->bytes);
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- rng */
+
+/* attributes: 1 normal, 0 uniform; inputs: two numbers of the result's type. Each run is the execution's next draw. */
+int step_rng__check(const struct plan *p, const struct plan_step *s, struct nf_error *err)
+{
+    const struct plan_value *a = step_in(p, s, 0), *b = step_in(p, s, 1), *o = step_out(p, s, 0);
+    if (a->dt != o->dt || b->dt != o->dt || a->count != 1 || b->count != 1) BAD("its bounds have another type");
+    if (s->attr[0] < 0 || s->attr[0] > 1 || (s->attr[0] == 1 && !cpu_dt_float((enum cpu_dt)o->dt))) BAD("there is no such distribution");
+    return 0;
+}
+
+struct rng_job {
+    enum cpu_dt t;
+    bool normal;
+    uint64_t seed;
+    struct cpu_num a, b;
+    char *dst;
+};
+
+static void rng_chunk(void *ctx, int64_t lo, int64_t hi, int thread)
+{
+    enum { CHUNK = 256 };
+    const struct rng_job *j = ctx;
+    double d[CHUNK];
+    uint64_t u[CHUNK];
+    bool floats = cpu_dt_float(j->t);
+    (void)thread;
+    for (int64_t at = lo; at < hi; at += CHUNK) {
+        int64_t m = NF_MIN((int64_t)CHUNK, hi - at);
+        if (floats) rt_random_floats(j->seed, j->normal, j->a.re, j->b.re, at, m, d);
+        else rt_random_ints(j->seed, j->a.i, j->b.i, at, m, u);
+        for (int64_t i = 0; i < m; i++) {
+            struct cpu_num x = floats ? (struct cpu_num){.re = d[i]} : cpu_num_convert(CPU_U64, j->t, (struct cpu_num){.i = (int64_t)u[i]});
+            cpu_num_store(j->t, j->dst + (at + i) * (int64_t)cpu_dt_bytes(j->t), x);
+        }
+    }
+}
+
+int step_rng__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error *err)
+{
+    const struct plan_value *o = step_out(x->plan, s, 0);
+    enum cpu_dt t = (enum cpu_dt)o->dt;
+    struct rng_job j = {.t = t, .normal = s->attr[0] == 1, .dst = x->ptr[s->out[0]]};
+    (void)err;
+    j.seed = rt_random_seed(atomic_fetch_add_explicit(x->draws, 1, memory_order_relaxed), x->replica * x->partitions + x->partition);
+    j.a = cpu_num_load(t, x->ptr[s->in[0]]);
+    j.b = cpu_num_load(t, x->ptr[s->in[1]]);
+    if (t == CPU_U64 && j.a.i < 0) j.a.i = INT64_MAX; /* bounds are signed numbers of 64 bits: larger ones are the largest of these */
+    if (t == CPU_U64 && j.b.i < 0) j.b.i = INT64_MAX;
+    cpu_pool_for(o->count, 1024, rng_chunk, &j);
     return 0;
 }

@@ -324,6 +324,21 @@ static void random_bits(struct maker *m)
     generic(m, "stablehlo.rng_bit_generator", attrs, NULL, 1, &state, 2, like);
 }
 
+/* Of one device: those of a grid draw from the evaluator's numbers in any order. */
+static void random_numbers(struct maker *m, const struct value *v)
+{
+    struct value like = *v, in[3] = {{.dt = v->dt}, {.dt = v->dt}, {.dt = CPU_S64, .rank = 1, .dims = {v->rank}}};
+    char attrs[96];
+    if (m->replicas * m->partitions > 1) return;
+    for (int i = 0; i < 2; i++) in[i].id = scalar(m, v->dt);
+    in[2].id = m->next++;
+    nf_buf_addf(m->out, "  %%%d = stablehlo.constant dense<", in[2].id);
+    for (int d = 0; d < v->rank; d++) nf_buf_addf(m->out, "%s%" PRId64 "%s", d ? ", " : "[", v->dims[d], d == v->rank - 1 ? "]" : "");
+    nf_buf_addf(m->out, "> : tensor<%dxi64>\n", v->rank);
+    nf_format(attrs, sizeof attrs, "rng_distribution = #stablehlo<rng_distribution %s>", cpu_dt_float(v->dt) && pick(m, 2) ? "NORMAL" : "UNIFORM");
+    generic(m, "stablehlo.rng", attrs, NULL, 3, in, 1, &like);
+}
+
 static void branches(struct maker *m, const struct value *v)
 {
     struct nf_buf r = NF_BUF_INIT;
@@ -800,7 +815,7 @@ void random_program(uint64_t seed, int ops, struct nf_buf *out)
     int want = 1 + pick(&m, ops);
     for (int i = 0; i < want && m.n < VALUES_MAX - 32; i++) {
         struct value v = *old_value(&m);
-        switch (pick(&m, m.replicas * m.partitions > 1 ? 48 : 45)) {
+        switch (pick(&m, m.replicas * m.partitions > 1 ? 49 : 46)) {
         case 0: case 1: case 2: case 3: unary(&m, &v); break;
         case 4: case 5: case 6: case 7: case 8: binary(&m, &v); break;
         case 9: compare(&m, &v); break;
@@ -835,6 +850,7 @@ void random_program(uint64_t seed, int ops, struct nf_buf *out)
         case 41: more_batch_norm(&m, &v); break;
         case 42: more_reduce_of_several(&m, &v); break;
         case 43: case 44: more_quantised(&m, &v); break;
+        case 45: random_numbers(&m, &v); break;
         default: more_collective(&m, &v); break;
         }
     }
