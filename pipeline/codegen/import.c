@@ -986,6 +986,20 @@ static void import_quantised(struct import *im, struct cg_graph *g, const struct
         if (hlo_type_is_quant(op->results[i].type)) im->map[op->results[i].id] = quantise(im, g, im->map[op->results[i].id], op->results[i].type->quant);
 }
 
+/* The first elements along a dim, as many as the type of the result says: that must be what the operation is told. */
+static void import_set_dimension_size(struct import *im, struct cg_graph *g, const struct hlo_op *op)
+{
+    int64_t dims[CG_RANK_MAX], start[CG_RANK_MAX] = {0}, step[CG_RANK_MAX], dim = hlo_op_i64(op, HLO_A_dimension, 0);
+    int rank;
+    struct cg_value *v = get(im, hlo_op_operand(op, 0)), *size = get(im, hlo_op_operand(op, 1));
+    (void)imp_type(im, op, op->results[0].type, dims, &rank);
+    if (im->rc) return;
+    for (int d = 0; d < rank; d++) step[d] = 1;
+    if (size->kind != CG_SPLAT) imp_refuse(im, op, "a size that is known only at run time");
+    else if (size->num.i != dims[dim] || dims[dim] > v->dims[dim]) imp_refuse(im, op, "a size that does not fit its dimension");
+    else im->map[op->results[0].id] = cg_slice(g, v, dims, start, step);
+}
+
 /* The elements of a constant of integers, at most one a dim. */
 static bool constant_ints(const struct hlo_value *v, int64_t *out, size_t want)
 {
@@ -1377,6 +1391,7 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
         im->map[op->results[0].id] = cg_splat(g, CPU_S32, 0, NULL, n);
         break;
     }
+    case HLO_OP_SET_DIMENSION_SIZE: import_set_dimension_size(im, g, op); break;
     case HLO_OP_BITCAST_CONVERT: import_bitcast(im, g, op); break;
     case HLO_OP_REDUCE: import_reduce(im, g, op); break;
     case HLO_OP_REDUCE_WINDOW: import_window(im, g, op); break;

@@ -138,6 +138,21 @@ static void make_static(struct hlo_verifier *v, struct hlo_op *op)
         hlo__replace(op, by);
         return;
     }
+    case HLO_OP_SET_DIMENSION_SIZE: {
+        const struct hlo_type *t = op->operands[0].value->type, *r = op->results[0].type;
+        int64_t dim = hlo_op_i64(op, HLO_A_dimension, 0);
+        if (!t->is_static || !hlo__constant_ints(v, op->operands[1].value, &in) || in.n != 1 || in.v[0] != r->dims[dim] || in.v[0] > t->dims[dim])
+            return;
+        int64_t *start = NF_NEW_ARRAY(m->arena, int64_t, (size_t)t->rank + 1), *step = NF_NEW_ARRAY(m->arena, int64_t, (size_t)t->rank + 1);
+        for (uint32_t i = 0; i < t->rank; i++)
+            step[i] = 1;
+        struct hlo_op *by = hlo__instead(m, op, HLO_OP_SLICE, 1);
+        hlo_op_set_attr(by, HLO_A_start_indices, hlo_attr_i64s(m, t->rank, start));
+        hlo_op_set_attr(by, HLO_A_limit_indices, hlo_attr_i64s(m, t->rank, r->dims));
+        hlo_op_set_attr(by, HLO_A_strides, hlo_attr_i64s(m, t->rank, step));
+        hlo__replace(op, by);
+        return;
+    }
     default:
         return;
     }
@@ -165,6 +180,14 @@ static void refine_given(struct refine *rf, struct hlo_op *op)
                 return;
             d[i] = (hi.v[i] - lo.v[i]) / in.v[i] + ((hi.v[i] - lo.v[i]) % in.v[i] != 0);
         }
+        set_result(rf, op, 0, hlo_type_with_shape(m, r, t->rank, d));
+    }
+    if (op->id == HLO_OP_SET_DIMENSION_SIZE && hlo__constant_ints(v, op->operands[1].value, &in) && in.n == 1) {
+        int64_t dim = hlo_op_i64(op, HLO_A_dimension, 0), *d = NF_NEW_ARRAY(m->arena, int64_t, (size_t)t->rank + 1);
+        if (in.v[0] < 0 || !known(t->dims[dim]) || in.v[0] > t->dims[dim])
+            return;
+        memcpy(d, t->dims, t->rank * sizeof(*d));
+        d[dim] = in.v[0];
         set_result(rf, op, 0, hlo_type_with_shape(m, r, t->rank, d));
     }
 }

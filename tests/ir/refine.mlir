@@ -133,3 +133,26 @@ module {
     return %1#1, %1#2 : tensor<4xf32>, tensor<?xf32>
   }
 }
+// =====
+// passes: refine,dce
+func.func @main(%a: tensor<4x5xf32>, %n: tensor<i32>) -> (tensor<4x?xf32, #stablehlo.bounds<?, 5>>, tensor<2x5xf32>, tensor<?x5xf32, #stablehlo.bounds<4, ?>>, tensor<?x5xf32, #stablehlo.bounds<4, ?>>) {
+  %three = stablehlo.constant dense<3> : tensor<i32>
+  %two = stablehlo.constant dense<2> : tensor<i32>
+  %nine = stablehlo.constant dense<9> : tensor<i32>
+  %0 = stablehlo.set_dimension_size %a, %three, dim = 1 : (tensor<4x5xf32>, tensor<i32>) -> tensor<4x?xf32, #stablehlo.bounds<?, 5>>
+  %1 = stablehlo.set_dimension_size %a, %two, dim = 0 : (tensor<4x5xf32>, tensor<i32>) -> tensor<2x5xf32>
+  %2 = stablehlo.set_dimension_size %a, %n, dim = 0 : (tensor<4x5xf32>, tensor<i32>) -> tensor<?x5xf32, #stablehlo.bounds<4, ?>>
+  %3 = stablehlo.set_dimension_size %a, %nine, dim = 0 : (tensor<4x5xf32>, tensor<i32>) -> tensor<?x5xf32, #stablehlo.bounds<4, ?>>
+  return %0, %1, %2, %3 : tensor<4x?xf32, #stablehlo.bounds<?, 5>>, tensor<2x5xf32>, tensor<?x5xf32, #stablehlo.bounds<4, ?>>, tensor<?x5xf32, #stablehlo.bounds<4, ?>>
+}
+// ----- expected
+module {
+  func.func @main(%arg0: tensor<4x5xf32>, %arg1: tensor<i32>) -> (tensor<4x3xf32>, tensor<2x5xf32>, tensor<?x5xf32, #stablehlo.bounds<4, ?>>, tensor<?x5xf32, #stablehlo.bounds<4, ?>>) {
+    %c = stablehlo.constant dense<9> : tensor<i32>
+    %0 = stablehlo.slice %arg0 [0:4, 0:3] : (tensor<4x5xf32>) -> tensor<4x3xf32>
+    %1 = stablehlo.slice %arg0 [0:2, 0:5] : (tensor<4x5xf32>) -> tensor<2x5xf32>
+    %2 = stablehlo.set_dimension_size %arg0, %arg1, dim = 0 : (tensor<4x5xf32>, tensor<i32>) -> tensor<?x5xf32, #stablehlo.bounds<4, ?>>
+    %3 = stablehlo.set_dimension_size %arg0, %c, dim = 0 : (tensor<4x5xf32>, tensor<i32>) -> tensor<?x5xf32, #stablehlo.bounds<4, ?>>
+    return %0, %1, %2, %3 : tensor<4x3xf32>, tensor<2x5xf32>, tensor<?x5xf32, #stablehlo.bounds<4, ?>>, tensor<?x5xf32, #stablehlo.bounds<4, ?>>
+  }
+}

@@ -101,6 +101,39 @@ START_TEST(plan_of)
 }
 END_TEST
 
+static const struct {
+    const char *why, *where, *text;
+} refused[] = {
+    {"stablehlo.set_dimension_size: a dimension that is known only at run time", "2:8",
+     "func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<4>> {\n"
+     "  %0 = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<4xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<4>>\n"
+     "  return %0 : tensor<?xf32, #stablehlo.bounds<4>>\n}\n"},
+    {"stablehlo.set_dimension_size: a size that is known only at run time", "2:8",
+     "func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<2xf32> {\n"
+     "  %0 = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<4xf32>, tensor<i32>) -> tensor<2xf32>\n"
+     "  return %0 : tensor<2xf32>\n}\n"},
+    {"stablehlo.set_dimension_size: a size that does not fit its dimension", "3:8",
+     "func.func @main(%x: tensor<4xf32>) -> tensor<2xf32> {\n"
+     "  %n = stablehlo.constant dense<3> : tensor<i32>\n"
+     "  %0 = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<4xf32>, tensor<i32>) -> tensor<2xf32>\n"
+     "  return %0 : tensor<2xf32>\n}\n"},
+};
+
+START_TEST(refused_by_name)
+{
+    struct nf_error err = {0};
+    struct hlo_module *m;
+    struct cg_artifact art = {0};
+    struct nf_arena *a = nf_arena_new(0);
+    struct cg_request q = {.interpret = true};
+    ck_assert_msg(hlo_parse(nf_str_c(refused[_i].text), NULL, a, &m, &err) == 0 && hlo_verify(m, &err) == 0, "%s", err.message);
+    ck_assert_int_eq(cg_build(m, &q, &art, &err), NF_EUNSUPPORTED);
+    ck_assert_msg(strstr(err.message, refused[_i].why), "%s", err.message);
+    ck_assert_str_eq(err.location, refused[_i].where);
+    nf_arena_free(a);
+}
+END_TEST
+
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 int main(void)
@@ -116,6 +149,7 @@ int main(void)
     Suite *s = suite_create("codegen-cases");
     TCase *c = tcase_create("cases");
     tcase_add_loop_test(c, plan_of, 0, count);
+    tcase_add_loop_test(c, refused_by_name, 0, NF_ARRAY_LEN(refused));
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
