@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from pb import Schema  # noqa: E402
+from stacks import stacks  # noqa: E402
 
 SCHEMA = Schema(ROOT / "proto/neffd.proto")
 CHUNK = 900_000
@@ -101,8 +102,15 @@ class Daemon:
     def stop(self, sig=signal.SIGTERM, seconds=20):
         if self.proc and self.proc.poll() is None:
             self.proc.send_signal(sig)
-            self.proc.wait(seconds * SLOW)
+            self.ended(seconds)
         return self.proc.returncode
+
+    def ended(self, seconds=20):
+        """Waits for its end; when that does not come, the failure says what it was doing."""
+        try:
+            return self.proc.wait(seconds * SLOW)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"neffd did not end in {seconds * SLOW} s\n{stacks(self.pid)}\nits log:\n{self.text()[-6000:]}") from None
 
     def rss_mib(self):
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():

@@ -10,6 +10,8 @@ import subprocess
 import tempfile
 import time
 
+from stacks import stacks
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("TEST_BUILD") or os.environ.get("NEFFD_BUILD") or os.path.join(ROOT, "build")
 BIN = os.path.join(BUILD, "bin")
@@ -124,9 +126,10 @@ class Place:
         try:
             return process.wait(wait * SLOW)
         except subprocess.TimeoutExpired:
+            what = stacks(process.pid)
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            raise
+            raise RuntimeError(f"the daemon did not end in {wait * SLOW} s\n{what}\nits log:\n{self.log()[-6000:]}") from None
 
     def stop_started(self, wait=30):
         """Ends a daemon that a client started: it is nobody's child."""
@@ -138,8 +141,9 @@ class Place:
         end = time.monotonic() + wait * SLOW
         while alive(pid):
             if time.monotonic() > end:
+                what = stacks(pid)
                 os.kill(pid, signal.SIGKILL)
-                raise RuntimeError("the daemon did not end")
+                raise RuntimeError(f"the daemon did not end in {wait * SLOW} s\n{what}")
             time.sleep(0.02)
 
     def remove(self):

@@ -549,7 +549,7 @@ def drain():
         except late.grpc.RpcError as e:
             expect(e.code() == late.grpc.StatusCode.UNAVAILABLE, e)
         done(running.result()[0])
-        expect(p.daemon.proc.wait(10 * SLOW) == 0, "exit")
+        expect(p.daemon.ended(10) == 0, "exit")
         expect(not os.path.exists(p.daemon.socket), "socket")
 
 
@@ -561,7 +561,7 @@ def drain_runs_out():
         p.daemon.proc.send_signal(signal.SIGTERM)
         error = failed(running.result()[0])
         expect(error["code"] == "draining" and error["retryable"], error)
-        expect(p.daemon.proc.wait(10 * SLOW) == 0, "exit")
+        expect(p.daemon.ended(10) == 0, "exit")
         until(lambda: not os.path.exists(f"/proc/{pid}"), 2, "end of the compiler")
 
 
@@ -574,7 +574,7 @@ def second_signal_stops_at_once():
         expect(not running.call.done(), "ended by the first one")
         began = time.time()
         p.daemon.proc.send_signal(signal.SIGTERM)
-        expect(p.daemon.proc.wait(10 * SLOW) == 0 and time.time() - began < 4 * SLOW, "took", time.time() - began)
+        expect(p.daemon.ended(10) == 0 and time.time() - began < 4 * SLOW, "took", time.time() - began)
 
 
 def progress_and_jobs():
