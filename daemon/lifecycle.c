@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "daemon/hit.h"
 #include "daemon/job.h"
+#include "daemon/signals.h"
 #include "daemon/task.h"
 #include "pipeline/driver/drv_cgroup.h"
 
@@ -34,7 +35,7 @@ enum phase { PHASE_RUN, PHASE_DRAIN, PHASE_WORKERS, PHASE_GRPC, PHASE_GONE };
 
 static struct {
     enum phase phase;
-    uv_signal_t term, interrupt, hup;
+    struct signal_watch signals;
     uv_timer_t save, drain, grace;
 } life;
 
@@ -48,7 +49,7 @@ int lifecycle_log_open(const struct cfg *cfg, struct nf_error *err)
     return r;
 }
 
-void lifecycle_signals_block(void)
+void lifecycle_process_init(void)
 {
     signal(SIGPIPE, SIG_IGN);
     /* gRPC reads its settings from the environment: nobody else's are to count. */
@@ -134,8 +135,8 @@ static void close_rest(struct daemon *d)
     toolchains_close(d->toolchains);
     estimates_close(d->estimates);
     svc_admin_close(d);
-    uv_handle_t *handles[] = {(uv_handle_t *)&life.term, (uv_handle_t *)&life.interrupt, (uv_handle_t *)&life.hup, (uv_handle_t *)&life.save,
-                              (uv_handle_t *)&life.drain, (uv_handle_t *)&life.grace};
+    signals_unwatch(&life.signals, NULL);
+    uv_handle_t *handles[] = {(uv_handle_t *)&life.save, (uv_handle_t *)&life.drain, (uv_handle_t *)&life.grace};
     for (size_t i = 0; i < NF_ARRAY_LEN(handles); i++)
         uv_close(handles[i], on_closed);
     hit_done();
@@ -241,9 +242,8 @@ void lifecycle_abandon(struct daemon *d)
 
 /* -------------------------------------------------------------------------------------------------------------- signals */
 
-static void on_term(uv_signal_t *h, int signum)
+static void on_term(struct daemon *d, int signum)
 {
-    struct daemon *d = h->data;
     nf_log(NF_LOG_INFO, "daemon", "signal", "name=%s", signum == SIGTERM ? "SIGTERM" : "SIGINT");
     if (life.phase == PHASE_RUN)
         daemon_drain(d, d->cfg->drain_timeout_ns);
@@ -251,12 +251,10 @@ static void on_term(uv_signal_t *h, int signum)
         daemon_stop_now(d);
 }
 
-static void on_hup(uv_signal_t *h, int signum)
+static void on_hup(struct daemon *d)
 {
-    struct daemon *d = h->data;
     struct nf_error err = {0};
     struct cfg *next;
-    (void)signum;
     notify("RELOADING=1");
     if (cfg_load(&(struct cfg_sources){.program = "neffd", .argc = d->argc, .argv = d->argv}, &next, &err) < 0) {
         nf_log(NF_LOG_ERROR, "daemon", "the configuration was not reread", "why=%s", nf_log_quote(err.message));
@@ -278,6 +276,14 @@ static void on_hup(uv_signal_t *h, int signum)
         nf_log(NF_LOG_ERROR, "daemon", "the log cannot be reopened", "why=%s", nf_log_quote(err.message));
     nf_log(NF_LOG_INFO, "daemon", "reloaded", "file=%s", nf_log_quote(cfg_file(d->cfg)));
     notify("READY=1");
+}
+
+static void on_signal(struct signal_watch *w, int signum)
+{
+    if (signum == SIGHUP)
+        on_hup(w->data);
+    else
+        on_term(w->data, signum);
 }
 
 /* The disk may take its time to make it durable: not on the loop. */
@@ -328,18 +334,13 @@ static void on_save(uv_timer_t *t)
 
 int lifecycle_start(struct daemon *d, struct nf_error *err)
 {
-    uv_signal_init(d->loop, &life.term);
-    uv_signal_init(d->loop, &life.interrupt);
-    uv_signal_init(d->loop, &life.hup);
     uv_timer_init(d->loop, &life.save);
     uv_timer_init(d->loop, &life.drain);
     uv_timer_init(d->loop, &life.grace);
-    life.term.data = life.interrupt.data = life.hup.data = life.save.data = life.drain.data = life.grace.data = d;
-    int rc = uv_signal_start(&life.term, on_term, SIGTERM);
-    rc = rc ? rc : uv_signal_start(&life.interrupt, on_term, SIGINT);
-    rc = rc ? rc : uv_signal_start(&life.hup, on_hup, SIGHUP);
-    if (rc)
-        return nf_fail(err, NF_EINTERNAL, "cannot take signals: %s", uv_strerror(rc));
+    life.signals.data = life.save.data = life.drain.data = life.grace.data = d;
+    int rc = signals_watch(d->loop, &life.signals, (const int[]){SIGTERM, SIGINT, SIGHUP, 0}, on_signal, err);
+    if (rc < 0)
+        return rc;
     uv_timer_start(&life.save, on_save, SAVE_MS, SAVE_MS);
     nf_log(NF_LOG_INFO, "daemon", "ready", "version=%s pid=%d socket=%s cache_dir=%s local_dir=%s slots=%u start_ms=%lld", NEFFD_VERSION, (int)getpid(),
            nf_log_quote(listen_address(d->listener)), nf_log_quote(d->cfg->cache_dir), nf_log_quote(d->cfg->local_dir), d->slots,

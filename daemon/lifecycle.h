@@ -5,8 +5,8 @@
 #include "daemon/daemon.h"
 
 int lifecycle_log_open(const struct cfg *cfg, struct nf_error *err);
-/* Before any thread exists: they inherit the mask, so that signals reach the loop alone. */
-void lifecycle_signals_block(void);
+/* What the process is to have before anything else: SIGPIPE ignored, nobody's settings of gRPC in the environment. */
+void lifecycle_process_init(void);
 /* d->slots and d->memory_limit_bytes, from the configuration and the machine. */
 void lifecycle_limits(struct daemon *d);
 /* The last step of starting: signals, timers, `ready`. */

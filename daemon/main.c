@@ -10,6 +10,7 @@
 #include "daemon/hit.h"
 #include "daemon/job.h"
 #include "daemon/lifecycle.h"
+#include "daemon/signals.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -89,6 +90,7 @@ static int start(struct daemon *d, struct nf_error *err)
         return nf_fail(err, rc, "cannot make the loop's wake-up");
     if ((rc = job_table_new(d, &d->jobs)) < 0)
         return nf_fail(err, rc, "cannot make the table of jobs");
+    signals_block();   /* until here they end the process; the threads that exist by now take none */
     if ((rc = open_workers(d, err)) < 0)
         return rc;
     toolchains_open(d, &d->toolchains);   /* the first worker starts now, before gRPC has threads */
@@ -160,7 +162,7 @@ int main(int argc, char **argv)
     }
     umask(022);
     raise_descriptor_limit();
-    lifecycle_signals_block();
+    lifecycle_process_init();
     lifecycle_limits(d);
     uv_loop_t loop;
     uv_loop_init(&loop);

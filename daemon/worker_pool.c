@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "config/config.h"
 #include "daemon/post.h"
+#include "daemon/signals.h"
 #include "daemon/tree.h"
 
 #include <assert.h>
@@ -60,7 +61,7 @@ struct worker {
 struct worker_pool {
     struct worker_pool_options o;
     struct worker *workers;
-    uv_signal_t sigchld;
+    struct signal_watch sigchld;
     uv_timer_t sample, orphans;
     bool closing;
     char **argv;
@@ -317,9 +318,9 @@ static bool read_frames(struct worker *w);
 
 static void kill_orphans(struct worker_pool *p);
 
-static void on_sigchld(uv_signal_t *handle, int signum)
+static void on_sigchld(struct signal_watch *watch, int signum)
 {
-    struct worker_pool *p = handle->data;
+    struct worker_pool *p = watch->data;
     (void)signum;
     for (;;) {
         int status;
@@ -617,20 +618,24 @@ int worker_pool_new(const struct worker_pool_options *o, struct worker_pool **re
     struct worker_pool *p = nf_alloc(sizeof *p);
     p->o = *o;
     worker_pool_set_config(p, o->cfg);
-    uv_signal_init(o->loop, &p->sigchld);
+    p->sigchld.data = p;
+    int rc = signals_watch(o->loop, &p->sigchld, (const int[]){SIGCHLD, 0}, on_sigchld, err);
+    if (rc < 0) {
+        argv_free(p->argv);
+        free(p);
+        return rc;
+    }
     uv_timer_init(o->loop, &p->sample);
     uv_timer_init(o->loop, &p->orphans);
-    p->sigchld.data = p->sample.data = p->orphans.data = p;
+    p->sample.data = p->orphans.data = p;
     p->open_handles = 3;
-    uv_signal_start(&p->sigchld, on_sigchld, SIGCHLD);
     uv_timer_start(&p->sample, on_sample, SAMPLE_MS, SAMPLE_MS);
     *ret_pool = p;
     return NF_OK;
 }
 
-static void on_pool_handle_closed(uv_handle_t *h)
+static void pool_closed_one(struct worker_pool *p)
 {
-    struct worker_pool *p = h->data;
     if (--p->open_handles)
         return;
     void (*closed)(void *user) = p->closed;
@@ -640,6 +645,9 @@ static void on_pool_handle_closed(uv_handle_t *h)
     if (closed)
         closed(user);
 }
+
+static void on_pool_handle_closed(uv_handle_t *h) { pool_closed_one(h->data); }
+static void on_sigchld_closed(struct signal_watch *watch) { pool_closed_one(watch->data); }
 
 static void pool_try_close(struct worker_pool *p)
 {
@@ -654,7 +662,7 @@ static void pool_try_close(struct worker_pool *p)
             ;
         nf_sleep_ns(5 * NF_MS);
     }
-    uv_close((uv_handle_t *)&p->sigchld, on_pool_handle_closed);
+    signals_unwatch(&p->sigchld, on_sigchld_closed);
     uv_close((uv_handle_t *)&p->sample, on_pool_handle_closed);
     uv_close((uv_handle_t *)&p->orphans, on_pool_handle_closed);
 }

@@ -7,6 +7,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -412,6 +413,34 @@ def slow_reader_costs_little():
             expect(p.daemon.rss_mib() < 60, p.daemon.rss_mib())
 
 
+def signals_are_the_loops():
+    """No thread takes a signal: ThreadSanitizer keeps one back for ever that meets a thread of gRPC, and a SIGTERM was lost so."""
+    with Place() as p:
+        done(p.client().compile(module(1), target="trn2")[0])   # all threads are there
+        for task in Path(f"/proc/{p.daemon.pid}/task").iterdir():
+            rows = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+            blocked = int(rows["SigBlk"], 16)
+            for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+                expect(blocked >> (sig - 1) & 1, rows["Name"].strip(), "takes", sig.name)
+        # With one signal pending for the first thread, the kernel looks for another one to take the next.
+        for _ in range(20):
+            p.daemon.proc.send_signal(signal.SIGCHLD)
+        p.daemon.proc.send_signal(signal.SIGTERM)
+        expect(p.daemon.ended() == 0, "exit")
+
+
+def ignored_signals_are_taken():
+    """A parent that ignores SIGCHLD and SIGHUP hands that down: workers' ends are seen all the same, and SIGHUP rereads."""
+    with Place(prefix=["sh", "-c", "trap '' HUP INT; exec \"$@\"", "sh", sys.executable, "-c",
+                       "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"]) as p:
+        done(p.client().compile(module(1), target="trn2")[0])
+        p.daemon.proc.send_signal(signal.SIGHUP)
+        p.daemon.wait_log("daemon: reloaded")
+        call = p.client().open(module(2), eager=True, target="trn2")
+        done(call.result()[0])
+        expect(p.daemon.stop() == 0, "exit")
+
+
 def administration():
     with Place() as p:
         c = p.client()
@@ -453,4 +482,4 @@ if __name__ == "__main__":
           a_socket_that_is_swept_away_comes_back, a_socket_of_another_daemon_is_left_to_it, tcp_on_loopback,
           tcp_elsewhere_is_refused, print_and_check_config, health, reflection, unknown_methods_and_bad_messages, bad_requests, malformed_graphs,
           configuration_over_the_wire, sighup_rereads, notify_and_activation, foreign_uid, few_descriptors, max_clients_is_back_pressure,
-          pings_of_a_waiter_are_welcome, slow_reader_costs_little, administration, counters_survive])
+          pings_of_a_waiter_are_welcome, slow_reader_costs_little, signals_are_the_loops, ignored_signals_are_taken, administration, counters_survive])
