@@ -126,11 +126,12 @@ static void close_rest(struct daemon *d)
     task_close();
     cache_store_close(d->store);   /* waits for its threads: what they still say is in the queue after this */
     d->store = NULL;
+    lock_manager_stop(d->lock_manager);
+    post_queue_close(d->post);   /* a grant that was on its way is released here: the manager is still there */
     lock_manager_free(d->lock_manager);
     lock_dir_close(d->locks);
     d->lock_manager = NULL;
     d->locks = NULL;
-    post_queue_close(d->post);
     job_table_free(d->jobs);
     toolchains_close(d->toolchains);
     estimates_close(d->estimates);

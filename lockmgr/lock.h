@@ -83,7 +83,9 @@ const char *lock_wait_on_name(enum lock_wait_on w);               /* "", "queue"
 
 /* dir and lease are borrowed and must outlive the manager. lease NULL: the single-host engine. */
 int lock_manager_new(struct lock_dir *dir, struct lease_engine *lease, struct lock_manager **ret_manager, struct nf_error *err);
-/* Ends the watcher thread; open requests are dropped unanswered. Grants must have been released. */
+/* Ends the watcher thread: no fn runs any more. Grants may still be released, nothing else be asked. Takes NULL; again is nothing. */
+void lock_manager_stop(struct lock_manager *m);
+/* Stops it; open requests are dropped unanswered. Grants must have been released. Takes NULL. */
 void lock_manager_free(struct lock_manager *m);
 
 /* status 0: `grant` belongs to the callee. Else grant is NULL and err says why: NF_ELOCKTIMEOUT (err names the holder),

@@ -356,15 +356,25 @@ int lock_manager_new(struct lock_dir *dir, struct lease_engine *lease, struct lo
     return NF_OK;
 }
 
-void lock_manager_free(struct lock_manager *m)
+void lock_manager_stop(struct lock_manager *m)
 {
     if (!m)
         return;
     pthread_mutex_lock(&m->mutex);
+    bool again = m->stop;
     m->stop = true;
     pthread_mutex_unlock(&m->mutex);
+    if (again)
+        return;
     ring(m);
     pthread_join(m->watcher, NULL);
+}
+
+void lock_manager_free(struct lock_manager *m)
+{
+    if (!m)
+        return;
+    lock_manager_stop(m);
     for (struct line *l = m->first, *next; l; l = next) {
         next = l->next;
         for (struct request *q = l->first, *after; q; q = after) {

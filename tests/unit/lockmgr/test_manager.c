@@ -130,6 +130,25 @@ START_TEST(a_withdrawal_is_answered_or_withdrawn_never_both)
 }
 END_TEST
 
+START_TEST(a_grant_that_was_on_its_way_can_be_released_after_the_stop)
+{
+    struct lock_manager *m = NULL;
+    struct answer a = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    ck_assert_int_eq(lock_manager_new(dir, NULL, &m, &err), 0);
+    lock_manager_request(m, NF_STR("k"), "w", LOCK_FOREVER, note_answer, &a);
+    while (answered(&a) == 0)
+        nf_sleep_ns(NF_MS / 50);
+    ck_assert_int_eq(a.status, 0);
+    lock_manager_stop(m);
+    lock_manager_stop(m);
+    lock_grant_release(a.grant);
+    struct lock_host *again = NULL;   /* and it is free */
+    ck_assert_int_eq(lock_host_try(dir, NF_STR("k"), "again", &again, &err), 0);
+    lock_host_release(again);
+    lock_manager_free(m);
+}
+END_TEST
+
 START_TEST(a_manager_ends_with_requests_open)
 {
     struct lock_manager *m = NULL;
@@ -311,6 +330,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, two_managers_and_eight_threads_never_meet);
     tcase_add_test(t, a_withdrawal_is_answered_or_withdrawn_never_both);
+    tcase_add_test(t, a_grant_that_was_on_its_way_can_be_released_after_the_stop);
     tcase_add_test(t, a_manager_ends_with_requests_open);
     tcase_add_test(t, a_time_out_names_the_holder);
     tcase_add_test(t, leases_are_waited_for_refused_and_withdrawn);
