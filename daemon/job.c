@@ -524,6 +524,15 @@ struct job_counts job_counts(const struct job_table *t)
     return c;
 }
 
+void job_describe(const struct job_table *t, struct nf_buf *out)
+{
+    size_t n = 0;
+    nf_buf_addf(out, "%zu jobs", t->live);
+    for (const struct job *j = t->jobs; j && n < 8; j = j->next, n++)
+        nf_buf_addf(out, "%s%llu %s", n ? ", " : " (", (unsigned long long)j->id, job_state_name(j->state));
+    nf_buf_addf(out, "%s", t->live > n ? ", ...)" : n ? ")" : "");
+}
+
 bool job_cancel(struct daemon *d, uint64_t id, const char *why)
 {
     for (struct job *j = d->jobs->jobs; j; j = j->next) {

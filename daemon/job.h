@@ -54,6 +54,8 @@ struct job_counts {
     uint32_t queued, running, waiters;
 };
 struct job_counts job_counts(const struct job_table *t);
+/* Appends "2 jobs (7 compiling, 9 queued)". */
+void job_describe(const struct job_table *t, struct nf_buf *out);
 /* Appends a serialised neffd.v1.JobsReply. */
 void job_list(const struct job_table *t, struct nf_buf *out);
 

@@ -6,12 +6,14 @@
  *     SIGHUP           the log is reopened, the configuration reread, compilers looked for anew
  *
  * The end: jobs -> workers (killed with all that descends from them) -> gRPC -> cache -> locks -> working directories -> the socket's
- * lock. A supervisor is told READY, RELOADING, STOPPING and STATUS by the notify protocol of systemd, which is one datagram. */
+ * lock. Nobody outside can hold it up: processes that do not die and peers that do not read are left after some seconds, and what it
+ * waits for is in the log (ending.h). A supervisor is told READY, RELOADING, STOPPING and STATUS by the notify protocol of systemd, which is one datagram. */
 #include "daemon/lifecycle.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/ending.h"
 #include "daemon/hit.h"
 #include "daemon/job.h"
 #include "daemon/signals.h"
@@ -27,7 +29,10 @@
 #include <uv.h>
 
 #define SAVE_MS 2000
-#define GRPC_GRACE_MS 2000
+#define WORKERS_GRACE_MS 10000   /* for killed processes to be gone */
+#define GRPC_GRACE_MS 2000       /* for answers to be taken; then calls are cancelled */
+#define HANG_UP_MS 1000          /* for that to be heard; then connections are broken */
+#define LOOK_MS 500
 
 struct daemon *the_daemon;
 
@@ -36,7 +41,7 @@ enum phase { PHASE_RUN, PHASE_DRAIN, PHASE_WORKERS, PHASE_GRPC, PHASE_GONE };
 static struct {
     enum phase phase;
     struct signal_watch signals;
-    uv_timer_t save, drain, grace;
+    uv_timer_t save, drain, grace, look;
 } life;
 
 /* ------------------------------------------------------------------------------------------------------------------ log */
@@ -114,18 +119,64 @@ static void notify(const char *state)
 
 static void on_closed(uv_handle_t *h) { (void)h; }
 
+static void add_handle(uv_handle_t *h, void *arg)
+{
+    struct nf_buf *b = arg;
+    if (!uv_is_closing(h) && uv_is_active(h) && uv_has_ref(h))
+        nf_buf_addf(b, " %s", uv_handle_type_name(uv_handle_get_type(h)));
+}
+
+static void say_what_is_left(const struct daemon *d)
+{
+    struct nf_buf b = NF_BUF_INIT;
+    switch (life.phase) {
+    case PHASE_RUN:
+        break;
+    case PHASE_DRAIN:
+        job_describe(d->jobs, &b);
+        break;
+    case PHASE_WORKERS:
+        worker_pool_describe(d->workers, &b);
+        break;
+    case PHASE_GRPC:
+        srv_server_describe(d->server, &b);
+        break;
+    case PHASE_GONE:
+        nf_buf_addf(&b, "the loop:");
+        uv_walk(d->loop, add_handle, &b);
+        break;
+    }
+    ending_waits_for(life.phase == PHASE_DRAIN, "%s", b.data ? b.data : "");
+    nf_buf_done(&b);
+}
+
+static void on_look(uv_timer_t *t) { say_what_is_left(t->data); }
+
+static void enter(struct daemon *d, enum phase phase)
+{
+    life.phase = phase;
+    ending_begin();
+    say_what_is_left(d);
+    if (!uv_is_active((uv_handle_t *)&life.look))
+        uv_timer_start(&life.look, on_look, LOOK_MS, LOOK_MS);
+}
+
 /* gRPC is down: what is left keeps the loop running no longer. */
 static void close_rest(struct daemon *d)
 {
     if (life.phase == PHASE_GONE)
         return;
-    life.phase = PHASE_GONE;
+    enter(d, PHASE_GONE);
+    ending_waits_for(false, "gRPC's queue");
     srv_server_free(d->server);
     d->server = NULL;
     counters_save(&d->counters, d->store);
+    ending_waits_for(false, "work on the cache");
     task_close();
+    ending_waits_for(false, "the cache's threads");
     cache_store_close(d->store);   /* waits for its threads: what they still say is in the queue after this */
     d->store = NULL;
+    ending_waits_for(false, "the lock manager's thread");
     lock_manager_stop(d->lock_manager);
     post_queue_close(d->post);   /* a grant that was on its way is released here: the manager is still there */
     lock_manager_free(d->lock_manager);
@@ -137,38 +188,53 @@ static void close_rest(struct daemon *d)
     estimates_close(d->estimates);
     svc_admin_close(d);
     signals_unwatch(&life.signals, NULL);
-    uv_handle_t *handles[] = {(uv_handle_t *)&life.save, (uv_handle_t *)&life.drain, (uv_handle_t *)&life.grace};
+    uv_handle_t *handles[] = {(uv_handle_t *)&life.save, (uv_handle_t *)&life.drain, (uv_handle_t *)&life.grace, (uv_handle_t *)&life.look};
     for (size_t i = 0; i < NF_ARRAY_LEN(handles); i++)
         uv_close(handles[i], on_closed);
     hit_done();
+    say_what_is_left(d);
 }
 
 static void on_server_down(void *arg) { close_rest(arg); }
+
+static void on_hang_up(uv_timer_t *t)
+{
+    struct daemon *d = t->data;
+    srv_server_hang_up(d->server);
+}
 
 static void on_grace(uv_timer_t *t)
 {
     struct daemon *d = t->data;
     srv_server_shutdown(d->server, true, NULL, NULL);
+    uv_timer_start(&life.grace, on_hang_up, HANG_UP_MS, 0);
 }
 
 static void on_workers_gone(void *user)
 {
     struct daemon *d = user;
     d->workers = NULL;
-    life.phase = PHASE_GRPC;
+    enter(d, PHASE_GRPC);
     uv_timer_start(&life.grace, on_grace, GRPC_GRACE_MS, 0);
     srv_server_shutdown(d->server, false, on_server_down, d);
+}
+
+static void on_workers_late(uv_timer_t *t)
+{
+    struct daemon *d = t->data;
+    worker_pool_give_up(d->workers);
 }
 
 static void end_now(struct daemon *d)
 {
     if (life.phase >= PHASE_WORKERS)
         return;
-    life.phase = PHASE_WORKERS;
+    enter(d, PHASE_WORKERS);
     uv_timer_stop(&life.drain);
     uv_timer_stop(&life.save);
     notify("STOPPING=1");
     job_cancel_all(d, NF_EDRAINING, "the daemon is shutting down");
+    uv_timer_start(&life.grace, on_workers_late, WORKERS_GRACE_MS, 0);
     worker_pool_close(d->workers, on_workers_gone, d);
 }
 
@@ -193,7 +259,7 @@ void daemon_drain(struct daemon *d, int64_t timeout_ns)
 {
     if (life.phase != PHASE_RUN)
         return;
-    life.phase = PHASE_DRAIN;
+    enter(d, PHASE_DRAIN);
     d->draining = true;
     d->on_idle = on_idle;
     size_t live = job_live(d->jobs);
@@ -220,10 +286,13 @@ void daemon_stop_now(struct daemon *d)
 int lifecycle_finish(struct daemon *d)
 {
     tree_kill(getpid(), false);
+    ending_waits_for(false, "the removal of working directories");
     scratch_close(d->scratch);
     listen_close(d->listener);
     tree_instance_close(d->cfg->local_dir, d->marker, d->instance_fd);
+    say_what_is_left(d);
     uv_run(d->loop, UV_RUN_DEFAULT);
+    ending_over();
     nf_log(NF_LOG_INFO, "daemon", "ended", "uptime_s=%lld", (long long)((nf_now_ns() - d->started_ns) / NF_SEC));
     return 0;
 }
@@ -338,7 +407,8 @@ int lifecycle_start(struct daemon *d, struct nf_error *err)
     uv_timer_init(d->loop, &life.save);
     uv_timer_init(d->loop, &life.drain);
     uv_timer_init(d->loop, &life.grace);
-    life.signals.data = life.save.data = life.drain.data = life.grace.data = d;
+    uv_timer_init(d->loop, &life.look);
+    life.signals.data = life.save.data = life.drain.data = life.grace.data = life.look.data = d;
     int rc = signals_watch(d->loop, &life.signals, (const int[]){SIGTERM, SIGINT, SIGHUP, 0}, on_signal, err);
     if (rc < 0)
         return rc;

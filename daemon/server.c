@@ -31,6 +31,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -672,13 +673,31 @@ static int find_number(struct srv_server *s)
 
 bool srv_server_has_room(struct srv_server *s) { return find_number(s) >= 0; }
 
+static bool is_open(const struct srv_server *s, int i) { return s->connections[i].used && fcntl(s->first_fd + i, F_GETFD) >= 0; }
+
 size_t srv_server_connections(const struct srv_server *s)
 {
     size_t n = 0;
     for (int i = 0; i < s->fd_count; i++)
-        if (s->connections[i].used && fcntl(s->first_fd + i, F_GETFD) >= 0)
-            n++;
+        n += is_open(s, i);
     return n;
+}
+
+void srv_server_describe(const struct srv_server *s, struct nf_buf *out)
+{
+    size_t n = 0, all = srv_server_connections(s);
+    nf_buf_addf(out, "%zu connections", all);
+    for (int i = 0; i < s->fd_count && n < NF_MIN(all, (size_t)8); i++)
+        if (is_open(s, i))
+            nf_buf_addf(out, "%spid %u", n++ ? ", " : " (", s->connections[i].peer.pid);
+    nf_buf_addf(out, "%s", all > n ? ", ...)" : n ? ")" : "");
+}
+
+void srv_server_hang_up(struct srv_server *s)
+{
+    for (int i = 0; i < s->fd_count; i++)
+        if (is_open(s, i) && shutdown(s->first_fd + i, SHUT_RDWR) == 0)
+            nf_log(NF_LOG_WARNING, "rpc", "a peer that does not read is cut off", "pid=%u", s->connections[i].peer.pid);
 }
 
 int srv_server_adopt(struct srv_server *s, int fd, const struct srv_peer *peer)

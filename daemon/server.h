@@ -62,6 +62,11 @@ size_t srv_server_connections(const struct srv_server *s);
 void srv_burst(struct srv_server *s, size_t answers);
 /* No new calls; `done` when the last call has ended. cancel_now ends them all with UNAVAILABLE. May be called again to cancel. */
 void srv_server_shutdown(struct srv_server *s, bool cancel_now, void (*done)(void *arg), void *arg);
+/* Breaks every connection. gRPC closes none whose last write has not been taken, and a peer that does not read never takes it: so this
+ * comes when srv_server_shutdown(cancel_now) has had its time. */
+void srv_server_hang_up(struct srv_server *s);
+/* Appends "2 connections (pid 17, pid 18)". */
+void srv_server_describe(const struct srv_server *s, struct nf_buf *out);
 /* After `done`. Joins the pump. */
 void srv_server_free(struct srv_server *s);
 

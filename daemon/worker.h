@@ -36,6 +36,11 @@ struct worker_pool_options {
 int worker_pool_new(const struct worker_pool_options *o, struct worker_pool **ret_pool, struct nf_error *err);
 /* Kills them all, waits for their ends, then calls `done`. */
 void worker_pool_close(struct worker_pool *p, void (*done)(void *user), void *user);
+/* After worker_pool_close: those whose end has not been seen yet are waited for no longer. A process that waits for a disk which hangs
+ * does not die, and of one that somebody traces the tracer learns first. */
+void worker_pool_give_up(struct worker_pool *p);
+/* Appends "2 worker processes (pid 17, pid 18)". */
+void worker_pool_describe(const struct worker_pool *p, struct nf_buf *out);
 void worker_pool_set_max(struct worker_pool *p, unsigned max_workers);
 /* For those started from here on. Workers get the daemon's settings word for word and read no file: what has been written into it
  * since, and may be wrong, is not in effect. */

@@ -680,6 +680,31 @@ void worker_pool_close(struct worker_pool *p, void (*done)(void *user), void *us
     pool_try_close(p);
 }
 
+void worker_pool_give_up(struct worker_pool *p)
+{
+    assert(post_on_loop_thread() && p->closing);
+    struct worker *next;
+    for (struct worker *w = p->workers; w; w = next) {
+        next = w->next;
+        if (w->reaped)
+            continue;   /* its handles close in this turn of the loop */
+        nf_log(NF_LOG_WARNING, "worker", "does not end, and is left", "pid=%d", (int)w->pid);
+        w->reaped = true;
+        worker_try_free(w);
+    }
+}
+
+void worker_pool_describe(const struct worker_pool *p, struct nf_buf *out)
+{
+    size_t n = 0, all = 0;
+    for (const struct worker *w = p->workers; w; w = w->next)
+        all++;
+    nf_buf_addf(out, "%zu worker processes", all);
+    for (const struct worker *w = p->workers; w && n < 8; w = w->next, n++)
+        nf_buf_addf(out, "%spid %d", n ? ", " : " (", (int)w->pid);
+    nf_buf_addf(out, "%s", all > n ? ", ...)" : n ? ")" : "");
+}
+
 void worker_pool_set_max(struct worker_pool *p, unsigned max_workers) { p->o.max_workers = max_workers; }
 
 size_t worker_pool_count(const struct worker_pool *p)

@@ -2,6 +2,7 @@
 # tests/run: timeout=300
 """The daemon as a program and as a server: starting, sockets, signals, health, reflection, refusals, administration."""
 import os
+import random
 import shutil
 import signal
 import socket
@@ -13,7 +14,7 @@ import threading
 import time
 from pathlib import Path
 
-from lib import (Client, Daemon, Place, SLOW, Skip, binary, done, expect, failed, grpc_module, main, module, until)
+from lib import (Client, Daemon, Place, SCHEMA, SLOW, Skip, binary, done, expect, failed, grpc_module, main, module, until)
 
 
 def starts_and_ends():
@@ -441,6 +442,56 @@ def ignored_signals_are_taken():
         expect(p.daemon.stop() == 0, "exit")
 
 
+def a_peer_that_does_not_read_does_not_hold_up_the_end():
+    """gRPC closes no connection whose last write is not through; a stopped process never takes it."""
+    size = 1 << 20
+    text = random.Random(1).randbytes(4 * size).hex()
+    graph = (f'func.func @main(%x: tensor<{size}xf32>) -> tensor<{size}xf32> {{ %c = stablehlo.constant dense<"0x{text}"> : tensor<{size}xf32> '
+             f'%0 = stablehlo.add %x, %c : tensor<{size}xf32> return %0 : tensor<{size}xf32> }}').encode()
+
+    def literal(name, value):
+        return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+
+    def frame(kind, flags, stream, body):
+        return len(body).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + body
+
+    with Place() as p, socket.socket(socket.AF_UNIX) as s:
+        d = done(p.client().compile(graph, target="cpu")[0])
+        expect(d["artifact"]["size"] > 4 * size, d["artifact"])
+        # All of it may come, and nobody reads it: windows of 2 GiB, then Fetch.
+        request = SCHEMA.encode("FetchRequest", {"sha256": d["artifact"]["sha256"]})
+        headers = {":method": "POST", ":scheme": "http", ":path": "/neffd.v1.Compiler/Fetch", ":authority": "x", "te": "trailers",
+                   "content-type": "application/grpc"}
+        s.connect(p.daemon.socket)
+        s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"\0\4\x7f\xff\xff\xff") + frame(4, 1, 0, b"") +
+                  frame(8, 0, 0, (0x7ffe_ffff).to_bytes(4, "big")) + frame(1, 4, 1, b"".join(literal(*h) for h in headers.items())) +
+                  frame(0, 1, 1, b"\0" + len(request).to_bytes(4, "big") + request))
+        until(lambda: len(s.recv(1 << 20, socket.MSG_PEEK)) > 100_000, 5, "bytes")
+        time.sleep(0.5)
+        p.daemon.proc.send_signal(signal.SIGTERM)
+        expect(p.daemon.ended(15) == 0, "exit")
+        expect(f"a peer that does not read is cut off pid={os.getpid()}" in p.daemon.text(), p.daemon.text()[-1500:])
+
+
+def a_worker_that_is_traced_does_not_hold_up_the_end():
+    """Its tracer is told of its end, and its parent only after that: after ten seconds the daemon ends without it."""
+    import ctypes
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Place() as p:
+        done(p.client().compile(module(1), target="trn2")[0])
+        worker = int(Path(f"/proc/{p.daemon.pid}/task/{p.daemon.pid}/children").read_text().split()[0])
+        if libc.ptrace(0x4206, worker, None, None) != 0:   # PTRACE_SEIZE
+            raise Skip(f"processes cannot be traced here: {os.strerror(ctypes.get_errno())}")
+        try:
+            p.daemon.proc.send_signal(signal.SIGTERM)
+            expect(p.daemon.ended(30) == 0, "exit")
+            text = p.daemon.text()
+            expect(f"does not end, and is left pid={worker}" in text, text[-1500:])
+            expect(f'daemon: still ending for_s=4 waits_for="1 worker processes (pid {worker})"' in text, text[-1500:])
+        finally:
+            os.waitpid(worker, 0x40000000)   # __WALL: its end is ours to take
+
+
 def administration():
     with Place() as p:
         c = p.client()
@@ -482,4 +533,6 @@ if __name__ == "__main__":
           a_socket_that_is_swept_away_comes_back, a_socket_of_another_daemon_is_left_to_it, tcp_on_loopback,
           tcp_elsewhere_is_refused, print_and_check_config, health, reflection, unknown_methods_and_bad_messages, bad_requests, malformed_graphs,
           configuration_over_the_wire, sighup_rereads, notify_and_activation, foreign_uid, few_descriptors, max_clients_is_back_pressure,
-          pings_of_a_waiter_are_welcome, slow_reader_costs_little, signals_are_the_loops, ignored_signals_are_taken, administration, counters_survive])
+          pings_of_a_waiter_are_welcome, slow_reader_costs_little, signals_are_the_loops, ignored_signals_are_taken,
+          a_peer_that_does_not_read_does_not_hold_up_the_end, a_worker_that_is_traced_does_not_hold_up_the_end, administration,
+          counters_survive])
