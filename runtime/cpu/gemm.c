@@ -22,18 +22,21 @@ static const struct gemm_kernels *kernels(void)
 
 const char *gemm_isa(void) { return kernels()->isa; }
 
-/* NC_ONCE: columns of B packed at a time when a single block of rows uses them: little enough to stay in the second cache. */
-enum { MC = 144, NC_ONCE = 256, TILE_BYTES = GEMM_MR_MAX * GEMM_NR_MAX * 8 };
+/* MC_MAX: rows of A packed at a time, in whole tiles. NC_ONCE: columns of B packed at a time when a single block of rows uses them: little
+ * enough to stay in the second cache. */
+enum { MC_MAX = 144, NC_ONCE = 256, TILE_BYTES = GEMM_MR_MAX * GEMM_NR_MAX * 8 };
 
 /* A panel block, a B block, one tile, and the rows of a narrower operand on their way to f32. */
-size_t gemm_scratch(void) { return (size_t)(MC + GEMM_MR_MAX) * GEMM_KC * 8 + (size_t)(GEMM_NC + GEMM_NR_MAX) * GEMM_KC * 8 + TILE_BYTES + 256; }
+size_t gemm_scratch(void) { return (size_t)(MC_MAX + GEMM_MR_MAX) * GEMM_KC * 8 + (size_t)(GEMM_NC + GEMM_NR_MAX) * GEMM_KC * 8 + TILE_BYTES + 256; }
+
+static int block_rows(const struct gemm_kernels *k) { return MC_MAX / k->mr * k->mr; }
 
 void gemm_block(const struct gemm *g, int threads, int64_t *ret_rows, int64_t *ret_cols)
 {
     const struct gemm_kernels *k = kernels();
     int64_t mr = k->mr, nr = g->c_type == CPU_F32 ? k->nr32 : k->nr64;
     /* Tall blocks: what is packed of B serves all rows of a block. */
-    int64_t rows = NF_MIN(g->m, (int64_t)8 * MC / mr * mr), cols = NF_MIN(g->n, (int64_t)GEMM_NC);
+    int64_t rows = NF_MIN(g->m, (int64_t)8 * block_rows(k)), cols = NF_MIN(g->n, (int64_t)GEMM_NC);
     /* Enough tasks for every thread, but none so small that packing shows. */
     while (threads > 1 && ((g->m + rows - 1) / rows) * ((g->n + cols - 1) / cols) < 2 * threads && rows * cols * g->k > 1 << 20) {
         if (cols >= rows && cols >= 2 * nr) cols = (cols / 2 + nr - 1) / nr * nr;
@@ -148,9 +151,7 @@ static void pack_any_f64(double *dst, enum cpu_dt t, const void *src, const int6
         for (int i = 0; i < width; i++) dst[k * width + i] = i < real ? load_f64(t, src, across[i] + along[k]) : 0;
 }
 
-/* Panels of `width` over [0, n) of across. The last one may be narrower: of A it has the rows that a kernel has (1 to 5, or all), of B
- * all columns. */
-static int last_width(bool is_b, int width, int64_t left) { return is_b || left > 5 ? width : (int)left; }
+/* Panels of `width` over [0, n) of across. The last one of A may have fewer rows; of B it has all columns. */
 
 static void pack_block_f32(const struct gemm_kernels *uk, bool is_b, float *dst, enum cpu_dt t, const void *src, const int64_t *across, const int64_t *along, int64_t n,
                            int64_t kc)
@@ -170,7 +171,7 @@ static void pack_block_f32(const struct gemm_kernels *uk, bool is_b, float *dst,
                 uk->pack_rows[is_b](dst + i * kc + k * width, row, n_run);
             }
         } else {
-            pack_any_f32(dst + i * kc, t, src, across + i, along, last_width(is_b, width, real), (int)real, kc, contiguous(across + i, real), along1);
+            pack_any_f32(dst + i * kc, t, src, across + i, along, is_b ? width : (int)real, (int)real, kc, contiguous(across + i, real), along1);
         }
     }
 }
@@ -181,51 +182,51 @@ static void pack_block_f64(const struct gemm_kernels *uk, bool is_b, double *dst
     const bool along1 = contiguous(along, kc);
     for (int64_t i = 0; i < n; i += width) {
         const int64_t real = NF_MIN(n - i, (int64_t)width);
-        pack_any_f64(dst + i * kc, t, src, across + i, along, last_width(is_b, width, real), (int)real, kc, contiguous(across + i, real), along1);
+        pack_any_f64(dst + i * kc, t, src, across + i, along, is_b ? width : (int)real, (int)real, kc, contiguous(across + i, real), along1);
     }
 }
 
 /* One block of C. B is read where it lies when few rows use it and its columns are neighbours. */
 #define RUN(type, name, dt, field, nr_field)                                                                                          \
-    static void name(const struct gemm *g, const struct gemm_kernels *uk, int64_t i0, int64_t i1, int64_t j0, int64_t j1, char *scratch) \
+    static void name(const struct gemm *g, const struct gemm_kernels *uk, int64_t i0, int64_t i1, int64_t j0, int64_t j1, char *scratch)\
     {                                                                                                                                 \
-        const int mr = uk->mr, nr = uk->nr_field;                                                                                     \
-        type *pa = (type *)(void *)scratch, *pb = pa + (size_t)(MC + GEMM_MR_MAX) * GEMM_KC;                                          \
+        const int mr = uk->mr, nr = uk->nr_field, mc = block_rows(uk);                                                                \
+        type *pa = (type *)(void *)scratch, *pb = pa + (size_t)(MC_MAX + GEMM_MR_MAX) * GEMM_KC;                                      \
         type *tile = pb + (size_t)(GEMM_NC + GEMM_NR_MAX) * GEMM_KC;                                                                  \
-        const bool c_flat = contiguous(g->cn + j0, j1 - j0), bn1 = contiguous(g->bn + j0, j1 - j0);                                    \
-        const int64_t nc = i1 - i0 <= MC ? NC_ONCE : GEMM_NC;                                                                         \
+        const bool c_flat = contiguous(g->cn + j0, j1 - j0), bn1 = contiguous(g->bn + j0, j1 - j0);                                   \
+        const int64_t nc = i1 - i0 <= mc ? NC_ONCE : GEMM_NC;                                                                         \
         type *c = g->c;                                                                                                               \
         for (int64_t k0 = 0; k0 == 0 || k0 < g->k; k0 += GEMM_KC) {                                                                   \
             int64_t kc = NF_MIN(g->k - k0, (int64_t)GEMM_KC);                                                                         \
             int64_t step = kc > 1 ? g->bk[k0 + 1] - g->bk[k0] : 0;                                                                    \
-            bool in_place = g->b_type == dt && bn1 && i1 - i0 <= 4 * mr && step >= 0;                                                  \
+            bool in_place = g->b_type == dt && bn1 && i1 - i0 <= 4 * mr && step >= 0;                                                 \
             for (int64_t k = 2; in_place && k < kc; k++) in_place = g->bk[k0 + k] - g->bk[k0 + k - 1] == step;                        \
-            for (int64_t ib = i0; ib < i1; ib += MC) {                                                                                \
-                int64_t ie = NF_MIN(ib + MC, i1);                                                                                     \
-                pack_block_##field(uk, false, pa, g->a_type, g->a, g->am + ib, g->ak + k0, ie - ib, kc);                               \
+            for (int64_t ib = i0; ib < i1; ib += mc) {                                                                                \
+                int64_t ie = NF_MIN(ib + mc, i1);                                                                                     \
+                pack_block_##field(uk, false, pa, g->a_type, g->a, g->am + ib, g->ak + k0, ie - ib, kc);                              \
                 for (int64_t jb = j0; jb < j1; jb += nc) {                                                                            \
                     int64_t je = NF_MIN(jb + nc, j1);                                                                                 \
                     if (ib == i0 || j1 - j0 > nc) {                                                                                   \
                         int64_t from = in_place ? jb + (je - jb) / nr * nr : jb;                                                      \
-                        pack_block_##field(uk, true, pb + (from - jb) * kc, g->b_type, g->b, g->bn + from, g->bk + k0, je - from, kc); \
+                        pack_block_##field(uk, true, pb + (from - jb) * kc, g->b_type, g->b, g->bn + from, g->bk + k0, je - from, kc);\
                     }                                                                                                                 \
                     for (int64_t j = jb; j < je; j += nr) {                                                                           \
                         int cols = (int)NF_MIN(je - j, (int64_t)nr);                                                                  \
                         const bool direct_b = in_place && cols == nr;                                                                 \
-                        const type *b = direct_b ? (const type *)g->b + g->bn[j] + g->bk[k0] : pb + (j - jb) * kc;                     \
+                        const type *b = direct_b ? (const type *)g->b + g->bn[j] + g->bk[k0] : pb + (j - jb) * kc;                    \
                         int64_t ldb = direct_b ? step : nr;                                                                           \
                         for (int64_t i = ib; i < ie; i += mr) {                                                                       \
-                            int real = (int)NF_MIN(ie - i, (int64_t)mr), rows = real > 5 ? mr : real;                                 \
+                            const int rows = (int)NF_MIN(ie - i, (int64_t)mr);                                                        \
                             const type *a = pa + (i - ib) * kc;                                                                       \
-                            int64_t ldc = real > 1 ? g->cm[i + 1] - g->cm[i] : 0;                                                     \
-                            bool direct = c_flat && cols == nr && rows == real && ldc >= 0;                                           \
-                            for (int r = 2; direct && r < real; r++) direct = g->cm[i + r] - g->cm[i + r - 1] == ldc;                 \
+                            int64_t ldc = rows > 1 ? g->cm[i + 1] - g->cm[i] : 0;                                                     \
+                            bool direct = c_flat && cols == nr && ldc >= 0;                                                           \
+                            for (int r = 2; direct && r < rows; r++) direct = g->cm[i + r] - g->cm[i + r - 1] == ldc;                 \
                             if (direct) {                                                                                             \
                                 uk->field(rows, kc, a, b, ldb, c + g->cm[i] + g->cn[j], ldc, k0 > 0);                                 \
                                 continue;                                                                                             \
                             }                                                                                                         \
                             uk->field(rows, kc, a, b, ldb, tile, nr, 0);                                                              \
-                            for (int r = 0; r < real; r++)                                                                            \
+                            for (int r = 0; r < rows; r++)                                                                            \
                                 for (int q = 0; q < cols; q++) {                                                                      \
                                     type *to = c + g->cm[i + r] + g->cn[j + q];                                                       \
                                     *to = k0 > 0 ? *to + tile[r * nr + q] : tile[r * nr + q];                                         \
@@ -299,32 +300,30 @@ static void run_narrow(const struct gemm *g, const struct gemm_kernels *uk, int6
 static void direct_block(const struct gemm *g, const struct gemm_kernels *uk, enum direct mode, int64_t k0, int64_t kc, const float *pb, int64_t panel_k, int64_t i0,
                          int64_t i1, int64_t j0, int64_t j1, float *tile)
 {
-    const int mr = uk->mr, nr = uk->nr32;
+    const int mr = uk->mr, nr = uk->nr32, mc = block_rows(uk);
     const float *a = g->a;
     const bool c_flat = contiguous(g->cn + j0, j1 - j0);
     float *c = g->c;
     struct gemm_runs runs;
     if (mode == BY_ROWS) stretches(g, k0, kc, &runs);
-    for (int64_t ib = i0; ib < i1; ib += MC)
+    for (int64_t ib = i0; ib < i1; ib += mc)
         for (int64_t j = j0; j < j1; j += nr)
-            for (int64_t i = ib, ie = NF_MIN(ib + MC, i1); i < ie; i += mr) {
-                int cols = (int)NF_MIN(j1 - j, (int64_t)nr), real = (int)NF_MIN(ie - i, (int64_t)mr);
-                int rows = mode == BY_ROWS && real > 5 ? mr : real;
-                int64_t ldc = real > 1 ? g->cm[i + 1] - g->cm[i] : 0;
-                bool direct = c_flat && cols == nr && rows == real && ldc >= 0;
-                for (int r = 2; direct && r < real; r++) direct = g->cm[i + r] - g->cm[i + r - 1] == ldc;
+            for (int64_t i = ib, ie = NF_MIN(ib + mc, i1); i < ie; i += mr) {
+                int cols = (int)NF_MIN(j1 - j, (int64_t)nr), rows = (int)NF_MIN(ie - i, (int64_t)mr);
+                int64_t ldc = rows > 1 ? g->cm[i + 1] - g->cm[i] : 0;
+                bool direct = c_flat && cols == nr && ldc >= 0;
+                for (int r = 2; direct && r < rows; r++) direct = g->cm[i + r] - g->cm[i + r - 1] == ldc;
                 float *to = direct ? c + g->cm[i] + g->cn[j] : tile;
                 int64_t ld = direct ? ldc : nr;
                 const float *b = pb + (j - j0) * panel_k;
                 if (mode == BY_ROWS) {
                     const float *row[GEMM_MR_MAX];
-                    for (int r = 0; r < rows; r++) row[r] = a + g->am[i + NF_MIN(r, real - 1)];
+                    for (int r = 0; r < rows; r++) row[r] = a + g->am[i + r];
                     uk->f32_rows(rows, row, &runs, b, to, ld, direct && k0 > 0);
                 } else {
-                    for (int r = 0; r < real; r += r == 0 && real == mr ? mr : 5) /* heights that kernels have */
-                        uk->f32_cols(NF_MIN(real - r, real == mr ? mr : 5), a + g->am[i] + r, g->ak + k0, kc, b, to + r * ld, ld, direct && k0 > 0);
+                    uk->f32_cols(rows, a + g->am[i], g->ak + k0, kc, b, to, ld, direct && k0 > 0);
                 }
-                for (int r = 0; !direct && r < real; r++)
+                for (int r = 0; !direct && r < rows; r++)
                     for (int q = 0; q < cols; q++) {
                         float *out = c + g->cm[i + r] + g->cn[j + q];
                         *out = k0 > 0 ? *out + tile[r * nr + q] : tile[r * nr + q];
@@ -334,7 +333,7 @@ static void direct_block(const struct gemm *g, const struct gemm_kernels *uk, en
 
 static void run_direct(const struct gemm *g, const struct gemm_kernels *uk, enum direct mode, int64_t i0, int64_t i1, int64_t j0, int64_t j1, float *scratch)
 {
-    float *pb = scratch + (size_t)(MC + GEMM_MR_MAX) * GEMM_KC, *tile = pb + (size_t)(GEMM_NC + GEMM_NR_MAX) * GEMM_KC;
+    float *pb = scratch + (size_t)(MC_MAX + GEMM_MR_MAX) * GEMM_KC, *tile = pb + (size_t)(GEMM_NC + GEMM_NR_MAX) * GEMM_KC;
     for (int64_t k0 = 0; k0 < g->k; k0 += GEMM_KC) {
         int64_t kc = NF_MIN(g->k - k0, (int64_t)GEMM_KC);
         pack_block_f32(uk, true, pb, g->b_type, g->b, g->bn + j0, g->bk + k0, j1 - j0, kc);

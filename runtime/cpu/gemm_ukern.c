@@ -1,7 +1,7 @@
 /* gemm_ukern.c: the register-blocked inner kernels, in C with vector types; compiled once for each instruction set with
  *     UK_ISA    suffix of the table's name
  *     UK_BYTES  bytes of a vector
- *     UK_MR     rows of a tile; a tile is UK_MR rows of two vectors, all of it in registers
+ *     UK_MR     rows of a tile (6 or 14); a tile is UK_MR rows of two vectors, all of it in registers. There is a form for each number of rows
  * and the packing of f32 operands beside them, which is moving vectors too. */
 #include "runtime/cpu/gemm.h"
 
@@ -9,6 +9,31 @@
 #define UK_STR(x) UK_STR2(x)
 #define UK_CAT2(a, b) a##b
 #define UK_CAT(a, b) UK_CAT2(a, b)
+
+/* The kernel of `rows` rows; what the optimiser knows as a constant is unrolled. */
+#if UK_MR > 6
+#define TALLER(call, ...)                  \
+    case 6: call(6, __VA_ARGS__); break;   \
+    case 7: call(7, __VA_ARGS__); break;   \
+    case 8: call(8, __VA_ARGS__); break;   \
+    case 9: call(9, __VA_ARGS__); break;   \
+    case 10: call(10, __VA_ARGS__); break; \
+    case 11: call(11, __VA_ARGS__); break; \
+    case 12: call(12, __VA_ARGS__); break; \
+    case 13: call(13, __VA_ARGS__); break;
+#else
+#define TALLER(call, ...)
+#endif
+#define EVERY_HEIGHT(call, ...)                 \
+    switch (rows) {                             \
+    case 1: call(1, __VA_ARGS__); break;        \
+    case 2: call(2, __VA_ARGS__); break;        \
+    case 3: call(3, __VA_ARGS__); break;        \
+    case 4: call(4, __VA_ARGS__); break;        \
+    case 5: call(5, __VA_ARGS__); break;        \
+    TALLER(call, __VA_ARGS__)                   \
+    default: call(UK_MR, __VA_ARGS__); break;   \
+    }
 
 #define TILE(type, name)                                                                                                        \
     typedef type name##_vec __attribute__((vector_size(UK_BYTES), aligned(sizeof(type)), may_alias));                             \
@@ -48,14 +73,7 @@
     }                                                                                                                           \
     static void name(int rows, int64_t k, const type *a, const type *b, int64_t ldb, type *c, int64_t ldc, int accumulate)      \
     {                                                                                                                           \
-        switch (rows) {                                                                                                         \
-        case 1: name##_tile(1, k, a, b, ldb, c, ldc, accumulate); break;                                                        \
-        case 2: name##_tile(2, k, a, b, ldb, c, ldc, accumulate); break;                                                        \
-        case 3: name##_tile(3, k, a, b, ldb, c, ldc, accumulate); break;                                                        \
-        case 4: name##_tile(4, k, a, b, ldb, c, ldc, accumulate); break;                                                        \
-        case 5: name##_tile(5, k, a, b, ldb, c, ldc, accumulate); break;                                                        \
-        default: name##_tile(UK_MR, k, a, b, ldb, c, ldc, accumulate); break;                                                   \
-        }                                                                                                                       \
+        EVERY_HEIGHT(name##_tile, k, a, b, ldb, c, ldc, accumulate)                                                             \
     }
 
 TILE(float, f32)
@@ -129,27 +147,13 @@ static inline __attribute__((always_inline)) void cols_tile(const int rows, cons
     finish(rows, acc, c, ldc, accumulate);
 }
 
-#define EVERY_HEIGHT(call)                         \
-    switch (rows) {                                \
-    case 1: call(1, ARGS); break;                  \
-    case 2: call(2, ARGS); break;                  \
-    case 3: call(3, ARGS); break;                  \
-    case 4: call(4, ARGS); break;                  \
-    case 5: call(5, ARGS); break;                  \
-    default: call(UK_MR, ARGS); break;             \
-    }
-
 static void by_rows(int rows, const float *const *row, const struct gemm_runs *runs, const float *b, float *c, int64_t ldc, int accumulate)
 {
-#define ARGS row, runs, b, c, ldc, accumulate
-    EVERY_HEIGHT(rows_tile)
-#undef ARGS
+    EVERY_HEIGHT(rows_tile, row, runs, b, c, ldc, accumulate)
 }
 static void by_cols(int rows, const float *a, const int64_t *along, int64_t kc, const float *b, float *c, int64_t ldc, int accumulate)
 {
-#define ARGS a, along, kc, b, c, ldc, accumulate
-    EVERY_HEIGHT(cols_tile)
-#undef ARGS
+    EVERY_HEIGHT(cols_tile, a, along, kc, b, c, ldc, accumulate)
 }
 
 /* A few columns: a vector is a stretch of k, and lanes are added at the end. */
