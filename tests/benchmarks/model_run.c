@@ -2,6 +2,7 @@
  *
  *     model_run FOLDER|FILE [--interpret] [--tier N] [--threads N] [--compile-threads N] [--repeat N] [--profile]
  *               [--print STAGE] [--no-run] [--zeros] [--no-check] [--neff OUT] [--serve]
+ *     model_run --help
  *
  * FOLDER is a fixture as tests/models describes: module.mlir, inputs/NN.npy, expected/NN.npy, manifest.json. One JSON object on
  * stdout: {"name","compile_ms","compile_cpu_ms","run_ms","run_median_ms","worst","ok","kernels","distinct","native",...}. Exit 1 when a
@@ -17,6 +18,7 @@
 #include "runtime/cpu/pool.h"
 #include "runtime/cpu/types.h"
 
+#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <time.h>
@@ -221,37 +223,87 @@ static int run(const struct args *a, struct nf_str neff, const char *folder, str
     return worst <= 1 ? 0 : 1;
 }
 
+static const char usage[] = "usage: model_run FOLDER|FILE [OPTION]...\n"
+                            "Compiles a program, executes it, compares and measures. One JSON object on standard output.\n\n"
+                            "  --tier N  --compile-threads N       how it is compiled (1, 1)\n"
+                            "  --interpret                         no machine code\n"
+                            "  --print STAGE                       prints what the program is there\n"
+                            "  --neff FILE                         the artifact\n"
+                            "  --no-run                            compile only\n"
+                            "  --threads N  --repeat N             how it is executed (0: as many as there are processors; 0)\n"
+                            "  --zeros                             inputs are zeros instead of those beside the program\n"
+                            "  --no-check                          results are not compared\n"
+                            "  --profile                           times of its steps\n"
+                            "  --serve                             the protocol of serve.py\n"
+                            "  --help                              this text\n\n"
+                            "Exit status: 0 done, 1 it failed or a result is outside its tolerance, 2 usage.\n";
+
+enum { TIER = 256, THREADS, COMPILE_THREADS, REPEAT, PRINT, NEFF, HELP };
+
+/* -1: go on. Else the exit status. */
+static int take_options(int argc, char **argv, struct args *a)
+{
+    int interpret = 0, profile = 0, no_run = 0, zeros = 0, no_check = 0, serve = 0;
+    const struct option options[] = {
+        {"interpret", no_argument, &interpret, 1}, {"profile", no_argument, &profile, 1}, {"no-run", no_argument, &no_run, 1},
+        {"zeros", no_argument, &zeros, 1}, {"no-check", no_argument, &no_check, 1}, {"serve", no_argument, &serve, 1},
+        {"tier", required_argument, NULL, TIER}, {"threads", required_argument, NULL, THREADS},
+        {"compile-threads", required_argument, NULL, COMPILE_THREADS}, {"repeat", required_argument, NULL, REPEAT},
+        {"print", required_argument, NULL, PRINT}, {"neff", required_argument, NULL, NEFF}, {"help", no_argument, NULL, HELP}, {0},
+    };
+    int *const numbers[] = {&a->tier, &a->threads, &a->compile_threads, &a->repeat};
+    for (int o, at = 0; (o = getopt_long(argc, argv, "", options, &at)) != -1;) {
+        int64_t v = 0;
+        switch (o) {
+        case 0:
+            break;
+        case TIER: case THREADS: case COMPILE_THREADS: case REPEAT:
+            if (nf_str_to_i64(nf_str_c(optarg), &v) < 0 || v < 0 || v > INT32_MAX) {
+                fprintf(stderr, "model_run: --%s does not take '%s'\n", options[at].name, optarg);
+                return 2;
+            }
+            *numbers[o - TIER] = (int)v;
+            break;
+        case PRINT:
+            a->print = optarg;
+            break;
+        case NEFF:
+            a->neff = optarg;
+            break;
+        case HELP:
+            fputs(usage, stdout);
+            return 0;
+        default:   /* getopt has said what is wrong */
+            fputs(usage, stderr);
+            return 2;
+        }
+    }
+    if (optind + 1 != argc) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    a->path = argv[optind];
+    a->interpret = interpret;
+    a->profile = profile;
+    a->no_run = no_run;
+    a->zeros = zeros;
+    a->no_check = no_check || serve;
+    a->serve = serve;
+    return -1;
+}
+
 int main(int argc, char **argv)
 {
     struct args a = {.tier = 1, .compile_threads = 1, .repeat = 0};
     struct nf_error err = {0};
     struct nf_buf text = NF_BUF_INIT, manifest = NF_BUF_INIT, neff = NF_BUF_INIT, json = NF_BUF_INIT;
     char path[4096];
-    for (int i = 1; i < argc; i++) {
-        const char *v = argv[i];
-#define NUMBER(option, field) else if (strcmp(v, option) == 0 && i + 1 < argc) a.field = (int)strtol(argv[++i], NULL, 10)
-        if (strcmp(v, "--interpret") == 0) a.interpret = true;
-        else if (strcmp(v, "--profile") == 0) a.profile = true;
-        else if (strcmp(v, "--no-run") == 0) a.no_run = true;
-        else if (strcmp(v, "--zeros") == 0) a.zeros = true;
-        else if (strcmp(v, "--no-check") == 0) a.no_check = true;
-        else if (strcmp(v, "--serve") == 0) a.serve = a.no_check = true;
-        else if (strcmp(v, "--print") == 0 && i + 1 < argc) a.print = argv[++i];
-        else if (strcmp(v, "--neff") == 0 && i + 1 < argc) a.neff = argv[++i];
-        NUMBER("--tier", tier);
-        NUMBER("--threads", threads);
-        NUMBER("--compile-threads", compile_threads);
-        NUMBER("--repeat", repeat);
-        else a.path = v;
-    }
-    if (!a.path) {
-        fprintf(stderr, "usage: model_run FOLDER|FILE [options]\n");
-        return 2;
-    }
+    int rc = take_options(argc, argv, &a);
+    if (rc >= 0) return rc;
     struct stat st;
     bool folder = stat(a.path, &st) == 0 && S_ISDIR(st.st_mode);
     nf_format(path, sizeof path, "%s%s", a.path, folder ? "/module.mlir" : "");
-    int rc = nf_file_read(path, (size_t)8 << 30, &text, &err);
+    rc = nf_file_read(path, (size_t)8 << 30, &text, &err);
     if (rc) goto out;
     if (folder) {
         nf_format(path, sizeof path, "%s/manifest.json", a.path);

@@ -11,6 +11,7 @@ A file holds cases between lines `// =====`. A case is
 The output is compared with what `neffopt` prints; white space at the ends of lines does not count. Prints TAP.
 `run_ir.py --update` writes what neffopt prints into the files.
 """
+import argparse
 import os
 import subprocess
 import sys
@@ -85,7 +86,9 @@ def update(path):
 
 def main():
     files = sorted(os.path.join(HERE, f) for f in os.listdir(HERE) if f.endswith('.mlir'))
-    if '--update' in sys.argv:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--update', action='store_true', help='write what neffopt prints into the files')
+    if parser.parse_args().update:
         for f in files:
             update(f)
         return

@@ -9,11 +9,11 @@ folder holds module.mlir, inputs/NN.npy in the order of the arguments, expected/
 |actual - expected| <= rtol * |expected| + atol. Only operations of the first tier are used (matrix products, element-wise,
 reductions, shapes), so that every device can run them.
 """
+import argparse
 import hashlib
 import json
 import pathlib
 import re
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -142,5 +142,11 @@ def export(name):
     print(f"{name}: {len(inputs)} inputs, {len(text)} bytes of StableHLO, {sum(manifest['ops'].values())} operations: {' '.join(sorted(manifest['ops']))}")
 
 
-for wanted in sys.argv[1:] or MODELS:
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("name", nargs="*", help=f"of {' '.join(MODELS)}; none: all of them")
+names = parser.parse_args().name
+for wanted in names:
+    if wanted not in MODELS:
+        parser.error(f"there is no model {wanted}")
+for wanted in names or MODELS:
     export(wanted)

@@ -2,6 +2,7 @@
  *
  *     random_programs [--count N] [--seed S] [--minutes M] [--ops N] [--native N]
  *     random_programs FILE.mlir...
+ *     random_programs --help
  *
  * Every program runs interpreted, on one and on two threads; one in `native` also as machine code. A program that differs is cut down
  * to fewer operations while it still differs, printed, and ends the run with status 1. Files, which are programs that differed once, run as both, on
@@ -11,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -41,22 +43,43 @@ static int files(int n, char **path)
     return failed ? 1 : 0;
 }
 
+static const char usage[] = "usage: random_programs [OPTION]...\n"
+                            "       random_programs FILE.mlir...\n"
+                            "Native code against the evaluator: on programs from seeds, or on those of files.\n\n"
+                            "  --count N      so many programs (2000)\n"
+                            "  --seed S       the first one's seed (1); the others' follow\n"
+                            "  --minutes M    instead of a count: so long\n"
+                            "  --ops N        operations of a program, at most (24)\n"
+                            "  --native N     one in N is compiled to machine code, the others are interpreted (8)\n"
+                            "  --help         this text\n\n"
+                            "Exit status: 0 all agree, 1 some differ, 2 usage.\n";
+
+enum { COUNT, SEED, MINUTES, OPS, NATIVE, NUMBERS, HELP };
+
 int main(int argc, char **argv)
 {
-    int64_t count = 2000, seed = 1, minutes = 0, ops = 24, native = 8, failed = 0, done = 0;
-    if (argc > 1 && argv[1][0] != '-') return files(argc - 1, argv + 1);
-    for (int i = 1; i + 1 < argc; i += 2) {
-        int64_t v = strtoll(argv[i + 1], NULL, 10);
-        if (strcmp(argv[i], "--count") == 0) count = v;
-        else if (strcmp(argv[i], "--seed") == 0) seed = v;
-        else if (strcmp(argv[i], "--minutes") == 0) minutes = v;
-        else if (strcmp(argv[i], "--ops") == 0) ops = v;
-        else if (strcmp(argv[i], "--native") == 0) native = v;
-        else {
-            fprintf(stderr, "usage: random_programs [--count N] [--seed S] [--minutes M] [--ops N] [--native N]\n       random_programs FILE.mlir...\n");
+    int64_t number[NUMBERS] = {[COUNT] = 2000, [SEED] = 1, [OPS] = 24, [NATIVE] = 8}, failed = 0, done = 0;
+    static const int64_t least_of[NUMBERS] = {[SEED] = INT64_MIN, [OPS] = 1, [NATIVE] = 1};
+    static const struct option options[] = {
+        {"count", required_argument, NULL, COUNT}, {"seed", required_argument, NULL, SEED}, {"minutes", required_argument, NULL, MINUTES},
+        {"ops", required_argument, NULL, OPS}, {"native", required_argument, NULL, NATIVE}, {"help", no_argument, NULL, HELP}, {0},
+    };
+    for (int o, at = 0; (o = getopt_long(argc, argv, "", options, &at)) != -1;) {
+        if (o == HELP) {
+            fputs(usage, stdout);
+            return 0;
+        }
+        if (o < 0 || o >= NUMBERS) {   /* getopt has said what is wrong */
+            fputs(usage, stderr);
+            return 2;
+        }
+        if (nf_str_to_i64(nf_str_c(optarg), &number[o]) < 0 || number[o] < least_of[o] || number[o] > (o == SEED ? INT64_MAX : INT32_MAX)) {
+            fprintf(stderr, "random_programs: --%s does not take '%s'\n", options[at].name, optarg);
             return 2;
         }
     }
+    if (optind < argc) return files(argc - optind, argv + optind);
+    int64_t count = number[COUNT], seed = number[SEED], minutes = number[MINUTES], ops = number[OPS], native = number[NATIVE];
     struct nf_buf text = NF_BUF_INIT, why = NF_BUF_INIT;
     int64_t until = minutes ? nf_now_ns() + minutes * 60 * NF_SEC : 0;
     for (int64_t i = 0; until ? nf_now_ns() < until : i < count; i++, done++) {
