@@ -113,6 +113,13 @@ int nf_fd_pread_all(int fd, void *data, size_t len, uint64_t offset)
 
 /* ------------------------------------------------------------------------------------------- directories */
 
+int nf_output_status(int r, struct nf_error *err)
+{
+    if (r == NF_ENOTFOUND && err)
+        err->code = NF_EIO;
+    return r == NF_ENOTFOUND ? NF_EIO : r;
+}
+
 int nf_dir_open(const char *path, struct nf_error *err)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -23,6 +23,9 @@ int nf_fd_pread_all(int fd, void *data, size_t len, uint64_t offset);          /
 /* Replaces path atomically (temporary, fsync, rename, fsync of the directory). For files with one owner, never for entries. */
 int nf_file_replace(const char *path, struct nf_str bytes, mode_t mode, struct nf_error *err);
 int nf_mkdir_p(const char *path, mode_t mode, struct nf_error *err);
+/* For what a user told us to write: a folder that is not there is no miss (NF_ENOTFOUND, exit 3) but trouble of the place. r, or NF_EIO,
+ * also in err->code. */
+int nf_output_status(int r, struct nf_error *err);
 int nf_dir_open(const char *path, struct nf_error *err);                        /* a descriptor */
 int nf_remove_tree(int dir_fd, const char *name);                               /* never follows links, never leaves the tree */
 

@@ -48,10 +48,8 @@ static struct {
 
 int lifecycle_log_open(const struct cfg *cfg, struct nf_error *err)
 {
-    int r = nf_log_open(cfg->log_file[0] ? cfg->log_file : NULL, (enum nf_log_level)cfg->log_level, cfg->log_format == CFG_LOG_JSON, err);
-    if (r == NF_ENOTFOUND && err)
-        err->code = r = NF_EIO; /* its folder is not there: trouble of the place, not a miss */
-    return r;
+    const char *path = cfg->log_file[0] ? cfg->log_file : NULL;
+    return nf_output_status(nf_log_open(path, (enum nf_log_level)cfg->log_level, cfg->log_format == CFG_LOG_JSON, err), err);
 }
 
 void lifecycle_process_init(void)

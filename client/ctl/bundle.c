@@ -97,13 +97,13 @@ int ctl_cmd_bundle_export(struct ctl *c)
             r = nf_fail(&err, NF_EUSAGE, "--key: '%s' is not a key", c->given[i].value);
     }
     if (r >= 0 && (fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) < 0)
-        r = ctl_wrong_output(nf_fail_errno(&err, errno, "cannot write %s", c->args[0]), &err);
+        r = nf_output_status(nf_fail_errno(&err, errno, "cannot write %s", c->args[0]), &err);
     if (r >= 0) {
         cache_bundle_begin(&x.writer, fd);
         ctl_each_entry(x.client, ctl_value(c, "namespace"), export_one, &x);
         r = cache_bundle_end(&x.writer, &err);
         if (r >= 0 && (fsync(fd) < 0 || rename(tmp, c->args[0]) < 0))
-            r = ctl_wrong_output(nf_fail_errno(&err, errno, "cannot write %s", c->args[0]), &err);
+            r = nf_output_status(nf_fail_errno(&err, errno, "cannot write %s", c->args[0]), &err);
     }
     if (fd >= 0)
         close(fd);

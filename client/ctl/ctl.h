@@ -81,9 +81,6 @@ void ctl_error_file(const char *path, struct nf_error *err);
  * r, or NF_EINVAL, also in err->code. */
 int ctl_wrong_path(const char *path, int r, struct nf_error *err);
 
-/* An output whose folder is not there is no miss (exit 3) but trouble of the place (7): r, or NF_EIO, also in err->code. */
-int ctl_wrong_output(int r, struct nf_error *err);
-
 /* Input files: the whole file, "-" is stdin. Absent or unreadable ones are NF_EINVAL or the file system's error. */
 int ctl_read_file(const char *path, struct nf_buf *ret_bytes, struct nf_error *err);
 /* 64 hex digits; 32 for a key that was imported from TorchNeuron. */

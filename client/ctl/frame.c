@@ -232,13 +232,6 @@ int ctl_wrong_path(const char *path, int r, struct nf_error *err)
     return wrong ? NF_EINVAL : r;
 }
 
-int ctl_wrong_output(int r, struct nf_error *err)
-{
-    if (r == NF_ENOTFOUND && err)
-        err->code = NF_EIO;
-    return r == NF_ENOTFOUND ? NF_EIO : r;
-}
-
 /* What has no size may have no end: that much of a pipe or a device is a graph, more is a mistake. */
 #define ENDLESS_BYTES ((size_t)2 << 30)
 #define ENDLESS_TEXT "it does not end within 2 GiB"

@@ -645,7 +645,7 @@ static int check_no_more(const struct run *r, struct nf_error *err)
 
 static int write_outputs(struct run *r, struct nf_error *err)
 {
-    int rc = ctl_wrong_output(nf_mkdir_p(r->output_dir, 0755, err), err);
+    int rc = nf_output_status(nf_mkdir_p(r->output_dir, 0755, err), err);
     for (size_t d = 0; d < r->devices && rc >= 0; d++) {
         for (size_t i = 0; i < r->output_count && rc >= 0; i++) {
             char *path = r->devices > 1 ? nf_asprintf("%s/%02zu.%zu.npy", r->output_dir, i, d) : nf_asprintf("%s/%02zu.npy", r->output_dir, i);
@@ -792,7 +792,7 @@ static int write_profile(const struct run *r, const char *path, struct nf_error 
     if (rc >= 0 && path[0] && strcmp(path, "-") != 0) {
         if (p->device->ops == &cpu_device_ops)
             cpu_program_trace(p, &trace);
-        rc = ctl_wrong_output(nf_file_replace(path, nf_buf_str(&trace), 0644, err), err);
+        rc = nf_output_status(nf_file_replace(path, nf_buf_str(&trace), 0644, err), err);
     }
     nf_buf_done(&table);
     nf_buf_done(&trace);

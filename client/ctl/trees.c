@@ -428,7 +428,7 @@ int ctl_cmd_cache_export_plain(struct ctl *c)
     struct nf_error err = {0};
     int r = ctl_client(c, &x.client, &err);
     if (r == NF_OK)
-        r = ctl_wrong_output(nf_mkdir_p(x.to, 0755, &err), &err);
+        r = nf_output_status(nf_mkdir_p(x.to, 0755, &err), &err);
     if (r == NF_OK) {
         uid_t daemon = cl_client_daemon_uid(x.client);
         struct cache_reader_options o = {.local_dir = x.client->local_dir, .shared_dir = x.client->shared_dir, .trusted_uids = &daemon, .trusted_count = daemon != (uid_t)-1};

@@ -681,7 +681,7 @@ static int record_command(struct ctl *c, const char *dir)
     struct nf_error err = {0};
     int status;
     char *full = NULL;
-    int r = ctl_wrong_output(nf_mkdir_p(dir, 0755, &err), &err);
+    int r = nf_output_status(nf_mkdir_p(dir, 0755, &err), &err);
     if (r >= 0 && !(full = realpath(dir, NULL)))
         r = nf_fail_errno(&err, errno, "cannot find %s", dir);
     if (r < 0)
@@ -737,7 +737,7 @@ int ctl_cmd_warm_record(struct ctl *c)
     if (rc >= 0)
         rc = pick_entries(&r, &p, &err);
     if (rc >= 0)
-        rc = ctl_wrong_output(nf_mkdir_p(dir, 0755, &err), &err);
+        rc = nf_output_status(nf_mkdir_p(dir, 0755, &err), &err);
     if (rc >= 0 && access(dir, W_OK | X_OK) < 0)
         rc = nf_fail_errno(&err, errno, "cannot write in %s", dir);
     if (rc >= 0) {

@@ -197,6 +197,18 @@ START_TEST(directories_are_made_with_their_parents)
 }
 END_TEST
 
+START_TEST(an_output_without_its_folder_is_trouble_of_the_place)
+{
+    struct nf_error err = {0};
+    ck_assert_int_eq(nf_output_status(nf_file_replace(at("none/f"), NF_STR(""), 0600, &err), &err), NF_EIO);
+    ck_assert_int_eq(err.code, NF_EIO);
+    ck_assert_int_eq(nf_output_status(NF_ENOTFOUND, NULL), NF_EIO);
+    ck_assert_int_eq(nf_output_status(NF_OK, NULL), NF_OK);
+    ck_assert_int_eq(nf_output_status(nf_fail(&err, NF_ENOSPACE, "full"), &err), NF_ENOSPACE);
+    ck_assert_int_eq(err.code, NF_ENOSPACE);
+}
+END_TEST
+
 START_TEST(removing_a_tree_does_not_follow_links)
 {
     ck_assert_int_eq(nf_mkdir_p(at("outside"), 0755, NULL), NF_OK);
@@ -225,6 +237,7 @@ int main(void)
     tcase_add_test(t, replace_is_atomic_and_keeps_no_temporary);
     tcase_add_test(t, an_empty_file_maps);
     tcase_add_test(t, directories_are_made_with_their_parents);
+    tcase_add_test(t, an_output_without_its_folder_is_trouble_of_the_place);
     tcase_add_test(t, removing_a_tree_does_not_follow_links);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
