@@ -163,12 +163,13 @@ int ctl_request_event(void *user, const char *line, const void *event_bytes, siz
     if (rpc_decode(&neffd__v1__compile_event__descriptor, nf_str_n(event_bytes, event_len), &base, NULL) < 0)
         return 0;
     const Neffd__V1__CompileEvent *e = (const Neffd__V1__CompileEvent *)base;
-    bool last = e->event_case == NEFFD__V1__COMPILE_EVENT__EVENT_DONE || e->event_case == NEFFD__V1__COMPILE_EVENT__EVENT_FAILED;
+    bool failed = e->event_case == NEFFD__V1__COMPILE_EVENT__EVENT_FAILED, last = failed || e->event_case == NEFFD__V1__COMPILE_EVENT__EVENT_DONE;
+    bool log = e->event_case == NEFFD__V1__COMPILE_EVENT__EVENT_LOG;
     if (e->event_case == NEFFD__V1__COMPILE_EVENT__EVENT_PROGRESS)
         q->fraction = e->progress->fraction;
     if (e->event_case == NEFFD__V1__COMPILE_EVENT__EVENT_STAGE)
         (void)cl_enum_word(&neffd__v1__stage__descriptor, (int)e->stage->stage, q->stage, sizeof(q->stage));
-    if (e->event_case == NEFFD__V1__COMPILE_EVENT__EVENT_LOG && strcmp(e->log->source, EXPLAIN_SOURCE) == 0) {
+    if (log && strcmp(e->log->source, EXPLAIN_SOURCE) == 0) {
         if (!c->quiet) {
             /* One line, not ten of a terminal: what differs in very much is for `explain`. */
             struct nf_str said = nf_str_c(e->log->line);
@@ -182,12 +183,15 @@ int ctl_request_event(void *user, const char *line, const void *event_bytes, siz
                 cut < said.len ? "; and more, see `neffctl explain`" : "");
             free(shown);
         }
-    } else if (e->event_case == NEFFD__V1__COMPILE_EVENT__EVENT_LOG && e->log->level <= 1 && !c->quiet && !c->verbose) {
+    } else if (log && e->log->level <= 1 && !c->quiet && !c->verbose) {
         ctl_bar_clear(c);
         fprintf(stderr, "%s%s:%s %s\n", ctl_on(c->color_err, CTL_YELLOW), e->log->level ? "warning" : "error", ctl_off(c->color_err), ctl_clean(line));
-    } else if (c->verbose && line[0]) {
+        ctl_shown(c, e->log->line);
+    } else if (c->verbose && line[0] && !(failed && c->terminal)) {   /* there the error itself follows at once */
         ctl_bar_clear(c);
         fprintf(stderr, "%s\n", ctl_clean(line));
+        if (log)
+            ctl_shown(c, e->log->line);
     } else if (!last && line[0]) {
         char text[300];
         bool staged = q->stage[0] && e->event_case != NEFFD__V1__COMPILE_EVENT__EVENT_STAGE;

@@ -48,6 +48,8 @@ struct ctl {
     size_t given_count;
     neffd_client *client;                /* opened by ctl_client */
     size_t bar_width;                    /* of what stands on the line now */
+    bool terminal;                       /* stderr is one */
+    struct nf_map *shown;                /* lines of a compile's log that stand on it already; NULL: none */
 };
 
 /* The right-most value of an option, NULL if it was not given. */
@@ -69,10 +71,12 @@ typedef int ctl_each_fn(struct ctl *c, const ProtobufCMessage *message, void *us
 int ctl_stream(struct ctl *c, enum rpc_method_id method, const ProtobufCMessage *request, ctl_each_fn *each, void *user, struct nf_error *err);
 void ctl_no_daemon_hint(struct ctl *c, struct nf_error *err);
 
-/* Prints the error (with --json {"error": ...} on stdout, else on stderr with location, log tail and hint) and returns its exit code.
+/* Prints the error (with --json {"error": ...} on stdout, else on stderr with location, log tail and hint; on a terminal without what
+ * ctl_shown was told of) and returns its exit code.
  * failed: the message it came from, if there is one; may be NULL. */
 int ctl_fail(struct ctl *c, const struct nf_error *err, const Neffd__V1__Error *failed);
 int ctl_usage(struct ctl *c, const char *fmt, ...) NF_PRINTF(2, 3);   /* prints, returns CTL_USAGE */
+void ctl_shown(struct ctl *c, const char *line);                      /* a line of the log has just been printed on stderr */
 
 /* A place in the file, where err has one without its name ("3:7", "byte 12"), as editors read it: "model.mlir:3:7". */
 void ctl_error_file(const char *path, struct nf_error *err);

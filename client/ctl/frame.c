@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/map.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -184,7 +185,8 @@ int ctl_fail(struct ctl *c, const struct nf_error *err, const Neffd__V1__Error *
         return nf_status_exit(err->code);
     }
     for (size_t i = 0; failed && i < failed->n_log_tail; i++)
-        fprintf(stderr, "%s  | %s%s\n", ctl_on(c->color_err, CTL_DIM), ctl_clean(failed->log_tail[i]), ctl_off(c->color_err));
+        if (!c->shown || !nf_map_get(c->shown, nf_str_c(failed->log_tail[i])))
+            fprintf(stderr, "%s  | %s%s\n", ctl_on(c->color_err, CTL_DIM), ctl_clean(failed->log_tail[i]), ctl_off(c->color_err));
     fprintf(stderr, "%sneffctl:%s ", ctl_on(c->color_err, CTL_RED), ctl_off(c->color_err));
     if (c->command)
         fprintf(stderr, "%s: ", c->command->words);
@@ -196,6 +198,15 @@ int ctl_fail(struct ctl *c, const struct nf_error *err, const Neffd__V1__Error *
     else if (err->code == NF_EUSAGE && c->command)
         fprintf(stderr, "hint: neffctl %s --help says more\n", c->command->words);
     return nf_status_exit(err->code);
+}
+
+void ctl_shown(struct ctl *c, const char *line)
+{
+    if (!c->terminal)   /* a file has the tail whole, whatever stands before it */
+        return;
+    if (!c->shown)
+        c->shown = nf_map_new(true);
+    nf_map_put(c->shown, nf_str_c(line), c);
 }
 
 int ctl_usage(struct ctl *c, const char *fmt, ...)

@@ -2,6 +2,7 @@
 #include "client/ctl/ctl.h"
 
 #include "base/file.h"
+#include "base/map.h"
 #include "client/ctl/devices.h"
 #include "pipeline/target.h"
 
@@ -240,7 +241,8 @@ static int tool(int argc, char **argv)
     nf_std_open();
     (void)signal(SIGPIPE, SIG_DFL); /* `neffctl ... | head` ends quietly */
     c.color_out = colors && isatty(1);
-    c.color_err = colors && isatty(2);
+    c.terminal = isatty(2);
+    c.color_err = colors && c.terminal;
     ctl_devices_register();
     target_register(&target_cpu); /* its rules, for keys without a daemon */
 
@@ -298,7 +300,7 @@ static int tool(int argc, char **argv)
         rc = parse(&c, argc - first - words, argv + first + words);
         give_back(&c);
     }
-    c.bar = !c.quiet && !c.json && isatty(2) && !(term && strcmp(term, "dumb") == 0);
+    c.bar = !c.quiet && !c.json && c.terminal && !(term && strcmp(term, "dumb") == 0);
     if (rc < 0 && ctl_flag(&c, "help"))
         rc = help_command(c.command);
     else if (rc < 0 && ctl_flag(&c, "version"))
@@ -311,6 +313,7 @@ static int tool(int argc, char **argv)
         rc = c.command->run(&c);
     ctl_bar_clear(&c);
     neffd_client_close(c.client);
+    nf_map_free(c.shown);
     free(c.args);
     free(c.given);
     return rc;

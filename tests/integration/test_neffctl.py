@@ -25,6 +25,21 @@ COUNTERS = {"requests", "compiles", "joined", "hits_local", "hits_shared", "miss
 KEY = re.compile(r"^[0-9a-f]{64}$")
 
 
+def until_closed(terminal):
+    """All that is written to a terminal until its other side is closed."""
+    out = b""
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        out += part
+    os.close(terminal)
+    return out
+
+
 class WithoutADaemon(unittest.TestCase):
     def setUp(self):
         self.place = Place()
@@ -495,16 +510,7 @@ class WithADaemon(unittest.TestCase):
             main, side = pty.openpty()
             child = subprocess.Popen([NEFFCTL, "status"], stdin=side, stdout=side, stderr=side, env={**self.place.env, "TERM": "xterm", **extra})
             os.close(side)
-            out = b""
-            while True:
-                try:
-                    part = os.read(main, 65536)
-                except OSError:
-                    break
-                if not part:
-                    break
-                out += part
-            os.close(main)
+            out = until_closed(main)
             self.assertEqual(child.wait(), 0)
             self.assertEqual(b"\033[" in out, colored, out)
         self.assertNotIn("\033", self.ok("status").out)
@@ -607,21 +613,32 @@ class WithASlowCompiler(unittest.TestCase):
         self.assertEqual(self.place.ctl("cache", "rm", "--failures", "--json").json, {"removed": 1})
         self.assertFalse(self.place.ctl("compile", file, "--json").json["error"]["from_cache"])
 
+    def test_a_line_of_the_compiler_stands_once_on_a_terminal(self):
+        """Lines that were shown as they came are not shown again behind the failure; a file and --json have them as ever."""
+        file = self.place.write("told.mlir", graph(31).replace("4xf32", "5xf32"))  # fails
+        for options, live in (((), 1), (("--verbose",), 1), (("--quiet",), 0)):
+            main, side = pty.openpty()
+            child = subprocess.Popen([NEFFCTL, "compile", file, "--ignore-failures", *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                     stderr=side, env={**self.place.env, "TERM": "xterm"})
+            os.close(side)
+            out = until_closed(main).decode()
+            self.assertEqual(child.wait(), 1, out)
+            for line in ("Error message: ", "Error class: CompilerError", "Command line: ", "failed with NCC_EVRF001"):
+                self.assertEqual(out.count(line), 1, out)
+            self.assertTrue(live or "neuronx-cc: Error" not in out, out)
+            result = self.place.ctl("compile", file, "--ignore-failures", *options)
+            self.assertIn("  | Error class: CompilerError\n", result.err)
+            tail = self.place.ctl("compile", file, "--ignore-failures", "--json", *options).json["error"]["log_tail"]
+            self.assertIn("Error class: CompilerError", tail)
+        remembered = self.place.ctl("compile", file)   # shown by nobody yet
+        self.assertIn("  | Error class: CompilerError\n", remembered.err)
+
     def test_progress_only_on_a_terminal(self):
         main, side = pty.openpty()
         file = self.place.write("bar.mlir", graph(23))
         child = subprocess.Popen([NEFFCTL, "compile", file], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=side, env={**self.place.env, "TERM": "xterm"})
         os.close(side)
-        out = b""
-        while True:
-            try:
-                part = os.read(main, 65536)
-            except OSError:
-                break
-            if not part:
-                break
-            out += part
-        os.close(main)
+        out = until_closed(main)
         self.assertEqual(child.wait(), 0)
         self.assertIn(b"compile", out)
         self.assertIn(b"\r", out)
