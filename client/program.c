@@ -34,9 +34,17 @@ struct neffd_program {
     neffd_tensor_desc *inputs, *outputs;
 };
 
-static bool profile_programs;    /* set before threads load */
+static bool profile_programs;    /* set before threads load, as what follows */
+static void (*print_fn)(void *user, struct nf_str text);
+static void *print_user;
 
 void cl_profile_programs(bool on) { profile_programs = on; }
+
+void cl_print_programs(void (*print)(void *user, struct nf_str text), void *user)
+{
+    print_fn = print;
+    print_user = user;
+}
 
 static int device_get(const char *name, const struct rt_device_config *config, struct open_device **ret_device, struct nf_error *err)
 {
@@ -158,6 +166,8 @@ static int program_load(neffd_client *client, neffd_artifact *artifact, const ne
     load.owner_uid = artifact->owner_uid;
     load.trusted_uid = daemon;
     load.profile = profile_programs;
+    load.print = print_fn;
+    load.print_user = print_user;
     struct open_device *device = NULL;
     struct rt_program *program = NULL;
     const struct rt_device_config config = {

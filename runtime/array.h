@@ -28,5 +28,8 @@ static inline int64_t rt_array_count(const struct rt_array *t)
 }
 bool rt_array_same_shape(const struct rt_array *a, const struct rt_array *b);
 void rt_shape_print(enum nf_dtype dtype, int rank, const int64_t *dims, struct nf_buf *out); /* "2x3xf32" */
+void rt_element_print(enum nf_dtype dtype, const void *elem, struct nf_buf *out); /* "-3", "0.1", "(1, 2)", "true"; as many digits as tell it from others */
+void rt_place_print(const struct rt_array *a, int64_t i, struct nf_buf *out);     /* of element i: "[0, 2]" */
+void rt_elements_print(const struct rt_array *a, struct nf_buf *out);             /* all: "[[1, 2], [3, 4]]" */
 
 #endif

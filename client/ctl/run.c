@@ -743,6 +743,13 @@ static void report(struct run *r, const char *device)
     nf_buf_done(&t);
 }
 
+/* Beside the results, which may be JSON. */
+static void on_print(void *user, struct nf_str text)
+{
+    (void)user;
+    fwrite(text.data, 1, text.len, stderr);
+}
+
 static int load(struct run *r, neffd_client *client, neffd_artifact *artifact, const char *device, uint64_t threads, struct nf_error *err)
 {
     neffd_error why;
@@ -833,6 +840,7 @@ int ctl_cmd_run(struct ctl *c)
     r.dev = nf_alloc_array(r.devices, sizeof(*r.dev));
     const char *device = ctl_value(c, "device"), *profile = ctl_value(c, "profile");
     cl_profile_programs(profile != NULL);
+    cl_print_programs(on_print, NULL);
     rc = load(&r, client, artifact, device, threads, &err);
     if (rc < 0 && r.file_artifact)
         rc = wrong_neff(c->args[0], rc, &err);

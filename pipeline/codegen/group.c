@@ -35,6 +35,7 @@ static int effects(const struct cg_value *v)
 {
     if (v->kind != CG_LIB) return 0;
     if (v->op == PLAN_RNG) return SEEN; /* the next draws are others if it does not run */
+    if (v->op == PLAN_CHECK || v->op == PLAN_PROBE || v->op == PLAN_PROBED || v->op == PLAN_PRINT) return SEEN;
     return v->op == PLAN_COLLECTIVE || v->op == PLAN_SEND || v->op == PLAN_RECV || v->op == PLAN_INFEED ? MEETS : 0;
 }
 

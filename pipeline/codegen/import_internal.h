@@ -16,6 +16,7 @@ struct import {
     uint32_t label;              /* of the operation being read */
     size_t *line, nline;         /* where the lines of the text begin */
     struct hlo_mesh *manual;     /* in the region of a manual computation: its mesh */
+    bool probed;                 /* some check asks for what a probe kept */
     bool expressed;              /* quantised results are read as what they express */
     int depth, rc;               /* first failure */
     struct nf_error *err;

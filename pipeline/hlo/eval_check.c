@@ -1,6 +1,8 @@
 /* Checks: the operations of the check dialect, the custom calls of the same names, probes and prints. */
 #include "pipeline/hlo/eval_internal.h"
 
+#include "runtime/check.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -21,105 +23,19 @@ void ev_probes_free(struct ev_run *run)
     }
 }
 
-enum how { EXACT, ALMOST, CLOSE };
-
-struct rule {
-    enum how how;
-    double tolerance;
-    uint64_t min_ulp, max_ulp;
-};
-
-static bool exact_pair(enum nf_dtype part, const char *a, const char *b)
-{
-    if (!nf_dtype_is_float(part))
-        return memcmp(a, b, nf_dtype_bytes(part)) == 0;
-    return nf_elem_to_double(part, a) == nf_elem_to_double(part, b);
-}
-
-static bool almost_pair(double a, double b, double tolerance)
-{
-    if (isnan(a) || isnan(b))
-        return isnan(a) && isnan(b);
-    if (isinf(a) || isinf(b))
-        return a == b;
-    return fabs(a - b) <= tolerance;
-}
-
-/* Bits apart; the largest number where the two are not comparable. */
-static uint64_t ulps(enum nf_dtype part, const char *a, const char *b)
-{
-    size_t w = nf_dtype_bytes(part);
-    if (memcmp(a, b, w) == 0)
-        return 0;
-    double x = nf_elem_to_double(part, a), y = nf_elem_to_double(part, b);
-    if (isnan(x) && isnan(y))
-        return 0;
-    if (!isfinite(x) || !isfinite(y))
-        return UINT64_MAX;
-    uint64_t p = 0, q = 0;
-    memcpy(&p, a, w);
-    memcpy(&q, b, w);
-    uint64_t sign = (uint64_t)1 << (nf_dtype_bits(part) - 1), mp = p & (sign - 1), mq = q & (sign - 1);
-    if ((p & sign) != (q & sign))
-        return mp + mq;
-    return mp > mq ? mp - mq : mq - mp;
-}
-
-static int compare(struct ev_ctx *c, const struct ev_value *actual, const struct ev_value *expected, const struct rule *rule, bool *ret_passed,
+static int compare(struct ev_ctx *c, const struct ev_value *actual, const struct ev_value *expected, const struct rt_check_rule *rule, bool *ret_passed,
                    struct nf_error *err)
 {
-    const struct rt_array *a = &actual->a, *e = &expected->a;
-    struct nf_buf text = NF_BUF_INIT;
-    int64_t bad = 0, first = -1, n = rt_array_count(e);
-    uint64_t worst = 0;
+    struct nf_buf why = NF_BUF_INIT;
     if (actual->kind != EV_ARRAY || expected->kind != EV_ARRAY)
         return ev_fail(c, err, NF_EUNSUPPORTED, "compares what is no array");
-    bool same = a->dtype == e->dtype && rt_array_same_shape(a, e);
-    enum nf_dtype part = nf_dtype_part(e->dtype);
-    size_t w = nf_dtype_bytes(part), elem = nf_dtype_bytes(e->dtype);
-    if (rule->how != EXACT && !nf_dtype_is_float(part))
-        return ev_fail(c, err, NF_EUNSUPPORTED, "compares %s with a tolerance", nf_dtype_name(part));
-    for (int64_t i = 0; i < n && same; i++) {
-        bool ok = true;
-        uint64_t far = 0;
-        for (size_t off = 0; off < elem; off += w) {
-            const char *pa = (const char *)a->data + (size_t)i * elem + off, *pe = (const char *)e->data + (size_t)i * elem + off;
-            if (rule->how == EXACT)
-                ok = ok && exact_pair(part, pa, pe);
-            else if (rule->how == ALMOST)
-                ok = ok && almost_pair(nf_elem_to_double(part, pa), nf_elem_to_double(part, pe), rule->tolerance);
-            else
-                far = NF_MAX(far, ulps(part, pa, pe));
-        }
-        if (rule->how == CLOSE)
-            ok = far >= rule->min_ulp && far <= rule->max_ulp;
-        worst = NF_MAX(worst, far);
-        if (!ok && bad++ == 0)
-            first = i;
-    }
-    if (!same) {
-        nf_buf_add_c(&text, "actual value is ");
-        rt_shape_print(a->dtype, a->rank, a->dims, &text);
-        nf_buf_add_c(&text, ", expected ");
-        rt_shape_print(e->dtype, e->rank, e->dims, &text);
-    } else if (bad) {
-        nf_buf_addf(&text, "%lld of %lld elements differ; first at ", (long long)bad, (long long)n);
-        ev_print_index(e, first, &text);
-        nf_buf_add_c(&text, ": ");
-        ev_print_element(a->dtype, (const char *)a->data + (size_t)first * elem, &text);
-        nf_buf_add_c(&text, " instead of ");
-        ev_print_element(e->dtype, (const char *)e->data + (size_t)first * elem, &text);
-        if (rule->how == CLOSE)
-            nf_buf_addf(&text, "; at most %llu units in the last place apart, %llu to %llu allowed", (unsigned long long)worst,
-                (unsigned long long)rule->min_ulp, (unsigned long long)rule->max_ulp);
-        if (rule->how == ALMOST)
-            nf_buf_addf(&text, "; tolerance %g", rule->tolerance);
-    }
-    bool passed = same && !bad;
+    if (!rt_check_fits(rule, expected->a.dtype))
+        return ev_fail(c, err, NF_EUNSUPPORTED, "compares %s with a tolerance", nf_dtype_name(nf_dtype_part(expected->a.dtype)));
+    bool passed = rt_check(rule, &actual->a, &expected->a, &why);
     if (ret_passed)
         *ret_passed = passed;
-    int rc = ev_check_result(c, passed, text.data ? text.data : "", err);
-    nf_buf_done(&text);
+    int rc = ev_check_result(c, passed, why.data ? why.data : "", err);
+    nf_buf_done(&why);
     return rc;
 }
 
@@ -146,18 +62,18 @@ static uint64_t number(const struct ev_ctx *c, enum hlo_attr_name name, uint64_t
 
 int hlo_e_check(struct ev_ctx *c, struct nf_error *err)
 {
-    struct rule rule = {.how = EXACT};
+    struct rt_check_rule rule = {.how = RT_CHECK_EXACT};
     struct ev_value *expected = NULL;
     int rc = NF_OK;
     switch (c->op->id) {
     case HLO_OP_CHECK_EXPECT_ALMOST_EQ: case HLO_OP_CHECK_EXPECT_ALMOST_EQ_CONST: {
         const struct hlo_attr *t = hlo_op_attr(c->op, HLO_A_tolerance);
-        rule.how = ALMOST;
+        rule.how = RT_CHECK_ALMOST;
         rule.tolerance = t && t->kind == HLO_ATTR_FLOAT ? hlo_float_decode(t->type->elem, t->bits) : 1e-4;
         break;
     }
     case HLO_OP_CHECK_EXPECT_CLOSE:
-        rule.how = CLOSE;
+        rule.how = RT_CHECK_CLOSE;
         rule.min_ulp = number(c, HLO_A_min_ulp_difference, 0);
         rule.max_ulp = number(c, HLO_A_max_ulp_difference, 1);
         break;
@@ -196,23 +112,6 @@ int hlo_e_probe(struct ev_ctx *c, struct nf_error *err)
     return NF_OK;
 }
 
-static void print_nested(const struct rt_array *a, int dim, int64_t at, struct nf_buf *out)
-{
-    if (dim == a->rank) {
-        ev_print_element(a->dtype, (const char *)a->data + (size_t)at * nf_dtype_bytes(a->dtype), out);
-        return;
-    }
-    int64_t inner = 1;
-    for (int i = dim + 1; i < a->rank; i++)
-        inner *= a->dims[i];
-    nf_buf_add_char(out, '[');
-    for (int64_t i = 0; i < a->dims[dim]; i++) {
-        nf_buf_add_c(out, i ? ", " : "");
-        print_nested(a, dim + 1, at + i * inner, out); /* as deep as the rank */
-    }
-    nf_buf_add_char(out, ']');
-}
-
 int hlo_e_print(struct ev_ctx *c, struct nf_error *err)
 {
     struct hlo_eval *e = c->f->proc->run->eval;
@@ -225,7 +124,7 @@ int hlo_e_print(struct ev_ctx *c, struct nf_error *err)
         hlo_type_print(c->op->operands[i].value->type, &b);
         nf_buf_add_c(&b, " {");
         if (c->in[i]->kind == EV_ARRAY)
-            print_nested(&c->in[i]->a, 0, 0, &b);
+            rt_elements_print(&c->in[i]->a, &b);
         nf_buf_add_c(&b, "}\n");
     }
     pthread_mutex_lock(&e->lock);
@@ -237,16 +136,16 @@ int hlo_e_print(struct ev_ctx *c, struct nf_error *err)
 
 /* ---- custom calls ---- */
 
-static int call_check(struct ev_ctx *c, const struct rule *rule, struct nf_error *err)
+static int call_check(struct ev_ctx *c, const struct rt_check_rule *rule, struct nf_error *err)
 {
     if (c->n_in != 2)
         return ev_fail(c, err, NF_EGRAPH, "a check takes two operands, not %u", c->n_in);
     return compare(c, c->in[0], c->in[1], rule, NULL, err);
 }
 
-static int target_expect_eq(struct ev_ctx *c, struct nf_error *err) { return call_check(c, &(struct rule){.how = EXACT}, err); }
-static int target_expect_almost_eq(struct ev_ctx *c, struct nf_error *err) { return call_check(c, &(struct rule){.how = ALMOST, .tolerance = 1e-3}, err); }
-static int target_expect_close(struct ev_ctx *c, struct nf_error *err) { return call_check(c, &(struct rule){.how = CLOSE, .max_ulp = 3}, err); }
+static int target_expect_eq(struct ev_ctx *c, struct nf_error *err) { return call_check(c, &(struct rt_check_rule){.how = RT_CHECK_EXACT}, err); }
+static int target_expect_almost_eq(struct ev_ctx *c, struct nf_error *err) { return call_check(c, &(struct rt_check_rule){.how = RT_CHECK_ALMOST, .tolerance = 1e-3}, err); }
+static int target_expect_close(struct ev_ctx *c, struct nf_error *err) { return call_check(c, &(struct rt_check_rule){.how = RT_CHECK_CLOSE, .max_ulp = 3}, err); }
 
 /* check.eq(expected, actual) gives whether they agree */
 static int target_eq(struct ev_ctx *c, struct nf_error *err)
@@ -254,7 +153,7 @@ static int target_eq(struct ev_ctx *c, struct nf_error *err)
     if (c->n_in != 2 || c->n_out != 1)
         return ev_fail(c, err, NF_EGRAPH, "check.eq takes two operands and gives one");
     bool passed = false;
-    struct rule rule = {.how = nf_dtype_is_float(nf_dtype_part(c->in[0]->a.dtype)) ? ALMOST : EXACT, .tolerance = 1e-4};
+    struct rt_check_rule rule = {.how = nf_dtype_is_float(nf_dtype_part(c->in[0]->a.dtype)) ? RT_CHECK_ALMOST : RT_CHECK_EXACT, .tolerance = 1e-4};
     int rc = compare(c, c->in[1], c->in[0], &rule, &passed, err);
     rc = rc ? rc : ev_out_new(c, 0, err);
     if (!rc && c->out[0]->a.bytes == 1)

@@ -192,10 +192,6 @@ int ev_run_with(struct hlo_eval *e, struct nf_str function, struct ev_grid *memb
 void ev_grid_enter(struct ev_grid *g, uint32_t rank, struct ev_proc *p);
 void ev_grid_exit(struct ev_grid *g, int rc, const struct nf_error *err);
 
-/* One line for messages: the elements around what matters. */
-void ev_print_element(enum nf_dtype dt, const void *elem, struct nf_buf *out);
-void ev_print_index(const struct rt_array *a, int64_t i, struct nf_buf *out);
-
 /* Functions of the table's evaluate column. */
 #define EV_DECLARE(name) int name(struct ev_ctx *c, struct nf_error *err);
 #include "pipeline/hlo/eval_fns.def"

@@ -21,6 +21,7 @@ struct program {
     struct hlo_module *module;
     struct nf_str places;           /* TARGET_CPU_PLACES, or empty */
     struct hlo_eval *eval;
+    struct hlo_eval_hooks hooks;
     struct hlo_eval_group *group;   /* NULL: alone */
     uint32_t rank;
 };
@@ -127,6 +128,10 @@ static int dev_load(struct rt_device *device, struct nf_str bytes, const struct 
     if ((rc = check_tensors(entry, &p->base, err)))
         goto fail;
     struct hlo_eval_options o = HLO_EVAL_OPTIONS_INIT;
+    if (options && options->print) {
+        p->hooks = (struct hlo_eval_hooks){.user = options->print_user, .print = options->print};
+        o.hooks = &p->hooks;
+    }
     if ((rc = hlo_eval_new(m, &o, &p->eval, err))) {
         tell_place(p, err);
         goto fail;

@@ -45,6 +45,8 @@ struct cpu_program {
     struct cpu_rendezvous *group;
     uint32_t replicas, partitions, rank;
     bool profiling;
+    void (*print)(void *user, struct nf_str text);
+    void *print_user;
     uint32_t steps, *profile_base;
     pthread_mutex_t lock;      /* see the head */
     struct instance *free;
@@ -207,6 +209,8 @@ static int load(struct rt_device *device, struct nf_str bytes, const struct rt_l
     p->mem = nf_arena_new(0);
     p->base.device = device;
     p->profiling = o->profile;
+    p->print = o->print;
+    p->print_user = o->print_user;
     if ((rc = neff_open(bytes, &p->neff, err))) goto out;
     if (!neff_member(p->neff, CPU_MEMBER_PLAN, &plan)) {
         rc = load_elsewhere((struct cpu_device *)device, bytes, o, ret_program, err);
@@ -321,8 +325,8 @@ static int run(struct cpu_program *p, const void *const *inputs, void *const *ou
         if (pv->where == PLAN_ARG) i->ptr[v] = (char *)(uintptr_t)inputs[pv->index] + pv->offset;
         else if (pv->where == PLAN_OUT) i->ptr[v] = (char *)outputs[pv->index] + pv->offset;
     }
-    atomic_uint_fast64_t draws = 0;
-    struct cpu_exec x = {.plan = p->plan, .draws = &draws, .image = p->image, .ptr = i->ptr, .scratch = i->scratch, .scratch_stride = p->scratch_stride, .profile = i->profile,
+    struct cpu_run of = {.lock = PTHREAD_MUTEX_INITIALIZER, .print = p->print, .print_user = p->print_user};
+    struct cpu_exec x = {.plan = p->plan, .run = &of, .image = p->image, .ptr = i->ptr, .scratch = i->scratch, .scratch_stride = p->scratch_stride, .profile = i->profile,
                          .profile_base = p->profile_base, .group = p->group, .replica = p->rank / p->partitions, .partition = p->rank % p->partitions,
                          .replicas = p->replicas, .partitions = p->partitions};
     int64_t start = p->profiling ? nf_now_ns() : 0;
@@ -330,6 +334,11 @@ static int run(struct cpu_program *p, const void *const *inputs, void *const *ou
     if (watch) rc = cpu_exec_watch(&x, watch->seen, watch->user, err);
     else rc = cpu_exec_block(&x, 0, err);
     if (p->group) cpu_group_end(p->group, rc != 0);
+    if (!rc && of.unmet.code) {
+        rc = of.unmet.code;
+        if (err) *err = of.unmet;
+    }
+    cpu_run_done(&of);
     pthread_mutex_lock(&p->lock);
     if (p->profiling) {
         p->runs++;

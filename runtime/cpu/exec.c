@@ -61,7 +61,8 @@ bool step_block(const struct plan_step *s, uint32_t i, int64_t *ret_id)
         break;
     }
     case PLAN_KERNEL: case PLAN_COPY: case PLAN_DOT: case PLAN_ATTENTION: case PLAN_GATHER: case PLAN_DSLICE: case PLAN_DUPDATE: case PLAN_TOPK: case PLAN_FFT:
-    case PLAN_CHOLESKY: case PLAN_TRISOLVE: case PLAN_RNGBITS: case PLAN_PROCESS: case PLAN_SEND: case PLAN_RECV: case PLAN_INFEED: case PLAN_RNG:
+    case PLAN_CHOLESKY: case PLAN_TRISOLVE: case PLAN_RNGBITS: case PLAN_PROCESS: case PLAN_SEND: case PLAN_RECV: case PLAN_INFEED: case PLAN_RNG: case PLAN_CHECK:
+    case PLAN_PROBE: case PLAN_PROBED: case PLAN_PRINT:
     case PLAN_OP_MAX:
         break;
     }

@@ -5,13 +5,26 @@
 #include "runtime/cpu/plan.h"
 #include "runtime/cpu/pool.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
+struct cpu_probe;
 struct cpu_rendezvous;
 struct rt_array;
 
 /* What goes from one member of a group to another, as cpu_group_send takes it. NULL: no memory. */
 void *cpu_parcel_of(const struct rt_array *values, size_t n);
+
+/* What an execution has once, for all devices of a mesh. */
+struct cpu_run {
+    atomic_uint_fast64_t draws;      /* how many rng steps ran so far */
+    pthread_mutex_t lock;            /* guards what follows, and calls of print; innermost */
+    struct nf_error unmet;           /* the first check that did not hold, which the execution ends with; code 0: none */
+    struct cpu_probe *probes;
+    void (*print)(void *user, struct nf_str text); /* NULL: nobody reads */
+    void *print_user;
+};
+void cpu_run_done(struct cpu_run *run);
 
 /* One execution of a program. */
 struct cpu_exec {
@@ -25,7 +38,7 @@ struct cpu_exec {
     struct cpu_rendezvous *group;    /* NULL: alone */
     uint32_t replica, partition, replicas, partitions;
     int depth;
-    atomic_uint_fast64_t *draws;     /* how many rng steps ran so far, on all devices of a mesh together */
+    struct cpu_run *run;
 };
 
 typedef void (*cpu_kernel_fn)(void *const *args, int64_t lo, int64_t hi);

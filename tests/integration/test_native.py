@@ -125,5 +125,41 @@ class ManualComputations(unittest.TestCase):
             self.assertIn("not every member of a group runs", done.out + done.err)
 
 
+SAYS = """func.func public @main() -> (tensor<2xi32>, tensor<f32>) {
+  %%x = stablehlo.constant dense<[1, 2]> : tensor<2xi32>
+  interpreter.print %%x : tensor<2xi32>
+  check.expect_eq_const %%x, dense<[1, %d]> : tensor<2xi32>
+  %%a = stablehlo.constant dense<0.0> : tensor<f32>
+  %%b = stablehlo.constant dense<1.0> : tensor<f32>
+  %%s = stablehlo.constant dense<> : tensor<0xi64>
+  %%r = stablehlo.rng %%a, %%b, %%s, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<0xi64>) -> tensor<f32>
+  return %%x, %%r : tensor<2xi32>, tensor<f32>
+}
+"""
+
+
+class WhatProgramsSay(unittest.TestCase):
+    """In native code and in the evaluator's form the same."""
+
+    def test_prints_checks_and_random_numbers(self):
+        with Place() as place:
+            place.start()
+            outputs = []
+            for native in (0, 1):
+                for second in (2, 3):
+                    with self.subTest(native=native, second=second):
+                        out = Path(place.dir) / f"out{native}{second}"
+                        done = place.ctl("run", place.write(f"says{second}.mlir", SAYS % second), "-O", f"native={native}", "--json", "-o", out, timeout=60)
+                        self.assertIn("tensor<2xi32> {[1, 2]}\n", done.err)
+                        self.assertEqual(done.code, 0 if second == 2 else 1, done)
+                        if second == 2:
+                            outputs.append([f.read_bytes() for f in sorted(out.glob("*.npy"))])
+                        else:
+                            self.assertIn("check.expect_eq_const: 1 of 2 elements differ; first at [1]: 2 instead of 3", done.out + done.err)
+                            self.assertIn("4:3", done.out + done.err)
+            self.assertEqual(len(outputs[0]), 2)
+            self.assertEqual(*outputs)
+
+
 if __name__ == "__main__":
     unittest.main()
