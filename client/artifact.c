@@ -233,6 +233,8 @@ int cl_artifact_of_file(const char *path, struct nf_str bytes, neffd_artifact **
     if (cache_footer_read(fd, (uint64_t)st.st_size, &footer, NULL) == NF_OK && footer.encoding == CACHE_RAW && footer.raw_bytes <= bytes.len)
         bytes.len = footer.raw_bytes;
     int r = neff_open(bytes, &neff, err);
+    if (r >= 0 && (r = neff_check_hash(neff, bytes, err)) < 0)
+        neff_close(neff);
     if (r < 0) {
         close(fd);
         return nf_error_prefix(err, "%s", path), r;

@@ -111,6 +111,9 @@ const char *neff_hash_name(enum neff_hash h);   /* "not checked", "sha256", "md5
 struct nf_arena;
 size_t neff_check(struct nf_str bytes, const struct neff_expect *expect, struct nf_arena *arena,
                   const char *const **ret_problems, enum neff_hash *ret_hash);
+/* For a file of unknown origin, before its code runs: NF_ECORRUPT when it is one of ours and its archive is not what the header has the
+ * hash of. Costs a SHA-256 of the file; what the cache hands out has been through its own. */
+int neff_check_hash(const struct neff *n, struct nf_str bytes, struct nf_error *err);
 
 /* --------------------------------------------------------------------------------------------------------- writer */
 

@@ -83,6 +83,19 @@ static enum neff_hash which_hash(const struct neff_header *h, struct nf_str data
     return NEFF_HASH_OTHER;
 }
 
+static bool hash_holds(const struct neff *n, enum neff_hash hash) { return !n->has_manifest || hash == NEFF_HASH_SHA256; }
+
+int neff_check_hash(const struct neff *n, struct nf_str bytes, struct nf_error *err)
+{
+    struct neff_header h;
+    neff__header_decode((const uint8_t *)bytes.data, &h);
+    if (hash_holds(n, which_hash(&h, nf_str_n(bytes.data + NEFF_HEADER_BYTES, bytes.len - NEFF_HEADER_BYTES))))
+        return NF_OK;
+    nf_fail(err, NF_ECORRUPT, "damaged NEFF: the hash in the header is not that of the archive");
+    nf_error_hint(err, "compile it again");
+    return NF_ECORRUPT;
+}
+
 static bool name_leaves_tree(const char *name)
 {
     if (name[0] == '/')
@@ -154,7 +167,7 @@ size_t neff_check(struct nf_str bytes, const struct neff_expect *expect, struct 
         enum neff_hash hash = which_hash(&h, nf_str_n(bytes.data + NEFF_HEADER_BYTES, bytes.len - NEFF_HEADER_BYTES));
         if (ret_hash)
             *ret_hash = hash;
-        if (n->has_manifest && hash != NEFF_HASH_SHA256)
+        if (!hash_holds(n, hash))
             problem(&c, "the hash in the header is not that of the archive");
     }
 out:

@@ -383,6 +383,10 @@ class WithADaemon(unittest.TestCase):
             self.assertRegex(wrong.err, r"^neffctl: run: .*bad\.neff: .*NEFF")
             self.assertIn("hint: neffctl neff check", wrong.err)
             self.assertEqual(wrong.err.count("bad.neff"), 2, wrong)
+        # one bit of it, wherever: nothing of it runs
+        for at in (*range(1024, len(neff), len(neff) // 40), len(neff) - 1):
+            wrong = self.place.ctl("run", self.place.write("bad.neff", neff[:at] + bytes([neff[at] ^ 16]) + neff[at + 1:]), "--random", 1, "--json")
+            self.assertEqual((wrong.code, wrong.json["error"]["code"]), (1, "invalid_argument"), (at, wrong))
         with open(os.path.join(inputs, "01.npy"), "ab") as f:
             f.write(b"more")
         self.assertRegex(self.place.ctl("run", path, "--inputs", inputs).err, r"^neffctl: run: \S+/01\.npy: byte [0-9]+: argument 1: the NumPy array")
