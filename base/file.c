@@ -113,13 +113,6 @@ int nf_fd_pread_all(int fd, void *data, size_t len, uint64_t offset)
 
 /* ------------------------------------------------------------------------------------------- directories */
 
-int nf_output_status(int r, struct nf_error *err)
-{
-    if (r == NF_ENOTFOUND && err)
-        err->code = NF_EIO;
-    return r == NF_ENOTFOUND ? NF_EIO : r;
-}
-
 int nf_dir_open(const char *path, struct nf_error *err)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -368,4 +361,41 @@ int nf_file_replace(const char *path, struct nf_str bytes, mode_t mode, struct n
 out:
     close(dir_fd);
     return rc;
+}
+
+bool nf_output_is_stream(const char *path, char **ret_path)
+{
+    struct stat st, link;
+    bool there = stat(path, &st) == 0, linked = lstat(path, &link) == 0 && S_ISLNK(link.st_mode);
+    /* Links of these folders stand for descriptors: what holds one open would not see another file. */
+    bool handed = linked && (strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0);
+    if (there && !S_ISDIR(st.st_mode) && (handed || !S_ISREG(st.st_mode)))
+        return true;
+    char *real = there && linked ? realpath(path, NULL) : NULL;
+    *ret_path = real ? real : nf_strdup(path);
+    return false;
+}
+
+int nf_output_write(const char *path, struct nf_str bytes, mode_t mode, struct nf_error *err)
+{
+    char *real;
+    int rc;
+    if (!nf_output_is_stream(path, &real)) {
+        rc = nf_file_replace(real, bytes, mode, err);
+        free(real);
+        return nf_output_status(rc, err);
+    }
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return nf_output_status(nf_fail_errno(err, errno, "cannot open %s", path), err);
+    rc = nf_fd_write_all(fd, bytes.data, bytes.len);
+    close(fd);
+    return rc < 0 ? nf_fail(err, rc, "cannot write %s: %s", path, nf_status_text(rc)) : NF_OK;
+}
+
+int nf_output_status(int r, struct nf_error *err)
+{
+    if (r == NF_ENOTFOUND && err)
+        err->code = NF_EIO;
+    return r == NF_ENOTFOUND ? NF_EIO : r;
 }

@@ -23,8 +23,14 @@ int nf_fd_pread_all(int fd, void *data, size_t len, uint64_t offset);          /
 /* Replaces path atomically (temporary, fsync, rename, fsync of the directory). For files with one owner, never for entries. */
 int nf_file_replace(const char *path, struct nf_str bytes, mode_t mode, struct nf_error *err);
 int nf_mkdir_p(const char *path, mode_t mode, struct nf_error *err);
-/* For what a user told us to write: a folder that is not there is no miss (NF_ENOTFOUND, exit 3) but trouble of the place. r, or NF_EIO,
- * also in err->code. */
+
+/* What a user told us to write, wherever that is. nf_file_replace would put a file in the place of a device, a pipe or a link, root's
+ * /dev/null among them. True: it is to be opened and written into. False: a new file may take the place of *ret_path (to be freed), which
+ * is `path` behind its links. */
+bool nf_output_is_stream(const char *path, char **ret_path);
+/* Writes all of it, by either way; the status is that of nf_output_status. */
+int nf_output_write(const char *path, struct nf_str bytes, mode_t mode, struct nf_error *err);
+/* A folder that is not there is no miss (NF_ENOTFOUND, exit 3) but trouble of the place: r, or NF_EIO, also in err->code. */
 int nf_output_status(int r, struct nf_error *err);
 int nf_dir_open(const char *path, struct nf_error *err);                        /* a descriptor */
 int nf_remove_tree(int dir_fd, const char *name);                               /* never follows links, never leaves the tree */

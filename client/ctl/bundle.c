@@ -89,27 +89,28 @@ int ctl_cmd_bundle_export(struct ctl *c)
 {
     struct export x = {.c = c};
     struct nf_error err = {0};
-    char *tmp = nf_asprintf("%s.tmp-%d", c->args[0], (int)getpid());
+    char *path = NULL, *tmp = nf_output_is_stream(c->args[0], &path) ? NULL : nf_asprintf("%s.tmp-%d", path, (int)getpid());
     int fd = -1, r = ctl_client(c, &x.client, &err);
     for (size_t i = 0; i < c->given_count && r >= 0; i++) {
         struct nf_digest k;
         if (strcmp(c->given[i].name, "key") == 0 && !ctl_is_key(c->given[i].value, &k))
             r = nf_fail(&err, NF_EUSAGE, "--key: '%s' is not a key", c->given[i].value);
     }
-    if (r >= 0 && (fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) < 0)
+    if (r >= 0 && (fd = tmp ? open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644) : open(c->args[0], O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY)) < 0)
         r = nf_output_status(nf_fail_errno(&err, errno, "cannot write %s", c->args[0]), &err);
     if (r >= 0) {
         cache_bundle_begin(&x.writer, fd);
         ctl_each_entry(x.client, ctl_value(c, "namespace"), export_one, &x);
         r = cache_bundle_end(&x.writer, &err);
-        if (r >= 0 && (fsync(fd) < 0 || rename(tmp, c->args[0]) < 0))
+        if (r >= 0 && tmp && (fsync(fd) < 0 || rename(tmp, path) < 0))
             r = nf_output_status(nf_fail_errno(&err, errno, "cannot write %s", c->args[0]), &err);
     }
     if (fd >= 0)
         close(fd);
-    if (r < 0 && fd >= 0)
+    if (r < 0 && fd >= 0 && tmp)
         (void)unlink(tmp);
     free(tmp);
+    free(path);
     if (r < 0)
         return ctl_fail(c, &err, NULL);
     if (c->json) {

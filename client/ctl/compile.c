@@ -215,7 +215,7 @@ static int write_output(const char *path, const neffd_artifact *artifact, struct
         r = nf_fd_write_all(1, data, neffd_artifact_bytes(artifact));
         return r < 0 ? nf_fail(err, r, "cannot write the artifact to standard output") : NF_OK;
     }
-    return nf_output_status(nf_file_replace(path, nf_str_n(data, neffd_artifact_bytes(artifact)), 0644, err), err);
+    return nf_output_write(path, nf_str_n(data, neffd_artifact_bytes(artifact)), 0644, err);
 }
 
 void ctl_print_done(struct ctl *c, const Neffd__V1__Done *done, const char *output)

@@ -799,7 +799,7 @@ static int write_profile(const struct run *r, const char *path, struct nf_error 
     if (rc >= 0 && path[0] && strcmp(path, "-") != 0) {
         if (p->device->ops == &cpu_device_ops)
             cpu_program_trace(p, &trace);
-        rc = nf_output_status(nf_file_replace(path, nf_buf_str(&trace), 0644, err), err);
+        rc = nf_output_write(path, nf_buf_str(&trace), 0644, err);
     }
     nf_buf_done(&table);
     nf_buf_done(&trace);

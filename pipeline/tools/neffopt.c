@@ -102,7 +102,7 @@ static int emit(const struct options *o, const struct nf_buf *b)
         return neffopt_fail(&err);
     }
     if (o->output && strcmp(o->output, "-") != 0) {
-        return nf_output_status(nf_file_replace(o->output, nf_buf_str(b), 0644, &err), &err) ? neffopt_fail(&err) : 0;
+        return nf_output_write(o->output, nf_buf_str(b), 0644, &err) ? neffopt_fail(&err) : 0;
     }
     int rc = nf_fd_write_all(STDOUT_FILENO, b->data, b->len);
     if (rc) {

@@ -7,6 +7,7 @@ import pty
 import re
 import select
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -518,6 +519,32 @@ class WithADaemon(unittest.TestCase):
             self.assertEqual(child.wait(), 0)
             self.assertEqual(b"\033[" in out, colored, out)
         self.assertNotIn("\033", self.ok("status").out)
+
+    def test_what_is_written_to_leaves_pipes_and_links_in_their_place(self):
+        """Root's -o /dev/null must not make a file of it."""
+        pipe = os.path.join(self.place.dir, "pipe")
+        os.mkfifo(pipe)
+        neff = os.path.join(self.place.dir, "plain.neff")
+        self.ok("compile", self.file, "-o", neff)
+        for args, head in ((["compile", self.file, "-o", pipe], open(neff, "rb").read()), (["bundle", "export", pipe], b"NEFFDBN1"),
+                           (["run", neff, "--random", 1, "--profile", pipe], b'{"')):
+            got = []
+            reader = threading.Thread(target=lambda: got.append(open(pipe, "rb").read()), daemon=True)
+            reader.start()
+            self.ok(*args)
+            reader.join(20 * SLOW)
+            self.assertTrue(got, args)
+            self.assertTrue(got[0].startswith(head), (args, got[0][:40]))
+            self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode), args)
+        link = os.path.join(self.place.dir, "link")
+        for args in (["compile", self.file, "-o", link], ["bundle", "export", link]):
+            with open(link + ".target", "w") as f:
+                f.write("old")
+            if not os.path.islink(link):
+                os.symlink("link.target", link)
+            self.ok(*args)
+            self.assertTrue(os.path.islink(link), args)
+            self.assertGreater(os.path.getsize(link + ".target"), 3, args)
 
     def test_a_closed_pipe_is_no_error(self):
         done = subprocess.run(["sh", "-c", f"{NEFFCTL} config | head -1"], env=self.place.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -209,6 +209,34 @@ START_TEST(an_output_without_its_folder_is_trouble_of_the_place)
 }
 END_TEST
 
+START_TEST(an_output_goes_into_a_pipe_and_behind_a_link)
+{
+    struct nf_error err = {0};
+    struct stat st;
+    char got[16];
+    ck_assert_int_eq(mkfifo(at("pipe"), 0600), 0);
+    int fd = open(at("pipe"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ck_assert_int_eq(nf_output_write(at("pipe"), NF_STR("through"), 0644, &err), NF_OK);
+    ck_assert_int_eq(read(fd, got, sizeof(got)), 7);
+    close(fd);
+    ck_assert_int_eq(lstat(at("pipe"), &st), 0);
+    ck_assert(S_ISFIFO(st.st_mode));
+
+    ck_assert_int_eq(symlink("target", at("link")), 0);
+    ck_assert_int_eq(nf_file_replace(at("target"), NF_STR("old"), 0600, NULL), NF_OK);
+    ck_assert_int_eq(nf_output_write(at("link"), NF_STR("newer"), 0644, &err), NF_OK);
+    ck_assert_int_eq(lstat(at("link"), &st), 0);
+    ck_assert(S_ISLNK(st.st_mode));
+    ck_assert_int_eq(lstat(at("target"), &st), 0);
+    ck_assert_int_eq(st.st_size, 5);
+
+    ck_assert_int_eq(nf_output_write(at("none/f"), NF_STR(""), 0644, &err), NF_EIO);
+    ck_assert_int_ne(nf_output_write(dir, NF_STR(""), 0644, &err), NF_OK);
+    ck_assert_int_eq(stat(dir, &st), 0);
+    ck_assert(S_ISDIR(st.st_mode));
+}
+END_TEST
+
 START_TEST(removing_a_tree_does_not_follow_links)
 {
     ck_assert_int_eq(nf_mkdir_p(at("outside"), 0755, NULL), NF_OK);
@@ -238,6 +266,7 @@ int main(void)
     tcase_add_test(t, an_empty_file_maps);
     tcase_add_test(t, directories_are_made_with_their_parents);
     tcase_add_test(t, an_output_without_its_folder_is_trouble_of_the_place);
+    tcase_add_test(t, an_output_goes_into_a_pipe_and_behind_a_link);
     tcase_add_test(t, removing_a_tree_does_not_follow_links);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
