@@ -315,11 +315,10 @@ static int take_instance(struct cpu_program *p, struct instance **ret, struct nf
     return 0;
 }
 
-static int run(struct cpu_program *p, const void *const *inputs, void *const *outputs, const struct cpu_watch *watch, struct nf_error *err)
+static int run_instance(struct cpu_program *p, struct instance *i, const struct cpu_turn *turn, const void *const *inputs, void *const *outputs, const struct cpu_watch *watch,
+                        struct nf_error *err)
 {
-    struct instance *i = NULL;
-    int rc = take_instance(p, &i, err);
-    if (rc) return rc;
+    int rc;
     for (uint32_t v = 0; v < p->plan->nvalues; v++) {
         const struct plan_value *pv = &p->plan->value[v];
         if (pv->where == PLAN_ARG) i->ptr[v] = (char *)(uintptr_t)inputs[pv->index] + pv->offset;
@@ -327,18 +326,31 @@ static int run(struct cpu_program *p, const void *const *inputs, void *const *ou
     }
     struct cpu_run of = {.lock = PTHREAD_MUTEX_INITIALIZER, .print = p->print, .print_user = p->print_user};
     struct cpu_exec x = {.plan = p->plan, .run = &of, .image = p->image, .ptr = i->ptr, .scratch = i->scratch, .scratch_stride = p->scratch_stride, .profile = i->profile,
-                         .profile_base = p->profile_base, .group = p->group, .replica = p->rank / p->partitions, .partition = p->rank % p->partitions,
+                         .profile_base = p->profile_base, .group = p->group, .turn = *turn, .replica = p->rank / p->partitions, .partition = p->rank % p->partitions,
                          .replicas = p->replicas, .partitions = p->partitions};
-    int64_t start = p->profiling ? nf_now_ns() : 0;
-    if (p->group) cpu_group_begin(p->group);
     if (watch) rc = cpu_exec_watch(&x, watch->seen, watch->user, err);
     else rc = cpu_exec_block(&x, 0, err);
-    if (p->group) cpu_group_end(p->group, rc != 0);
+    if (p->group) cpu_group_end(p->group, turn, rc != 0);
     if (!rc && of.unmet.code) {
         rc = of.unmet.code;
         if (err) *err = of.unmet;
     }
     cpu_run_done(&of);
+    return rc;
+}
+
+static int run(struct cpu_program *p, const void *const *inputs, void *const *outputs, const struct cpu_watch *watch, struct nf_error *err)
+{
+    struct instance *i = NULL;
+    struct cpu_turn turn = {0};
+    if (p->group) cpu_group_begin(p->group, p->rank, &turn);
+    int rc = take_instance(p, &i, err);
+    if (rc) {
+        if (p->group) cpu_group_end(p->group, &turn, true); /* the others would wait */
+        return rc;
+    }
+    int64_t start = p->profiling ? nf_now_ns() : 0;
+    rc = run_instance(p, i, &turn, inputs, outputs, watch, err);
     pthread_mutex_lock(&p->lock);
     if (p->profiling) {
         p->runs++;

@@ -10,6 +10,7 @@ struct cpu_meeting {
     int kind;
     int64_t channel;
     uint32_t n, arrived, read, gone;
+    bool broken;                /* and no longer in the list */
     int64_t *ids;
     const void **shown;         /* NULL: not there yet */
 };
@@ -17,6 +18,7 @@ struct cpu_meeting {
 struct parcel {
     struct parcel *next;
     int64_t channel, to;
+    uint64_t round;             /* of who sent it */
     void *data;
 };
 
@@ -24,6 +26,12 @@ struct receiver {               /* who waits for a parcel */
     struct receiver *next;
     int64_t channel, me;
     void *got;
+    bool broken;                /* and no longer in the list */
+};
+
+struct member {
+    uint64_t round;             /* of its latest turn; 0: it has had none */
+    uint64_t doomed;            /* the latest round that failed without it */
 };
 
 struct cpu_rendezvous {
@@ -34,7 +42,9 @@ struct cpu_rendezvous {
     pthread_mutex_t lock;       /* guards all below; innermost but for none */
     pthread_cond_t turn;
     uint32_t waiting, running;  /* waiting: for one that has not come, or a parcel that was not sent */
-    bool broken, stuck;         /* stuck: nobody is left who could come */
+    bool stuck;                 /* nobody is left who could come */
+    uint64_t breaks, broken;    /* how often a round failed, and which one did last */
+    struct member *member;      /* by rank */
     struct cpu_meeting *meetings; /* that are not full */
     struct parcel *mail, *fed;
     struct receiver *receivers;
@@ -48,6 +58,7 @@ static struct cpu_rendezvous *new_group(const char *name, uint32_t size)
     struct cpu_rendezvous *g = nf_alloc(sizeof *g);
     g->name = nf_strdup(name);
     g->size = size;
+    g->member = nf_alloc_array((size_t)size + 1, sizeof *g->member);
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->turn, NULL);
     return g;
@@ -69,6 +80,7 @@ static void free_group(struct cpu_rendezvous *g)
     drop(&g->fed);
     pthread_cond_destroy(&g->turn);
     pthread_mutex_destroy(&g->lock);
+    free(g->member);
     free(g->name);
     free(g);
 }
@@ -78,6 +90,7 @@ struct cpu_rendezvous *cpu_group_new(uint32_t size)
     struct cpu_rendezvous *g = new_group("", size);
     g->closed = true;
     g->running = size;
+    for (uint32_t i = 0; i < size; i++) g->member[i].round = 1;
     return g;
 }
 
@@ -116,32 +129,62 @@ void cpu_group_leave(struct cpu_rendezvous *g)
     pthread_mutex_unlock(&groups_lock);
 }
 
-void cpu_group_begin(struct cpu_rendezvous *g)
+static void *take(struct parcel **at)
+{
+    struct parcel *p = *at;
+    void *data = p ? p->data : NULL;
+    if (p) *at = p->next;
+    free(p);
+    return data;
+}
+
+/* With the lock. */
+static bool is_broken(const struct cpu_rendezvous *g, const struct cpu_turn *t) { return g->stuck || t->doomed || g->breaks != t->breaks; }
+
+/* With the lock: everybody who waits gets an error, and nobody who comes later meets them. */
+static void break_up(struct cpu_rendezvous *g)
+{
+    g->breaks++;
+    for (struct cpu_meeting *m = g->meetings; m; m = m->next) m->broken = true;
+    for (struct receiver *r = g->receivers; r; r = r->next) r->broken = true;
+    g->meetings = NULL;
+    g->receivers = NULL;
+    pthread_cond_broadcast(&g->turn);
+}
+
+void cpu_group_begin(struct cpu_rendezvous *g, uint32_t rank, struct cpu_turn *ret_turn)
 {
     pthread_mutex_lock(&g->lock);
-    if (g->running == 0 && g->broken) {
-        g->broken = g->stuck = false;
-        drop(&g->mail); /* of the round that failed */
-    }
-    g->running++;
+    struct member *m = &g->member[rank];
+    if (g->running++ == 0) g->stuck = false;
+    m->round++;
+    *ret_turn = (struct cpu_turn){rank, m->round <= m->doomed, g->breaks};
     pthread_mutex_unlock(&g->lock);
 }
 
 /* With the lock: those who wait are all that run, and nobody else can begin. Where members come and go, a wait lasts until somebody comes. */
 static void look_stuck(struct cpu_rendezvous *g)
 {
-    if ((!g->closed && g->size > 1) || g->broken || !g->waiting || g->waiting < g->running) return;
-    g->stuck = g->broken = true;
-    pthread_cond_broadcast(&g->turn);
+    if ((!g->closed && g->size > 1) || g->stuck || !g->waiting || g->waiting < g->running) return;
+    g->stuck = true;
+    break_up(g);
 }
 
-void cpu_group_end(struct cpu_rendezvous *g, bool failed)
+void cpu_group_end(struct cpu_rendezvous *g, const struct cpu_turn *t, bool failed)
 {
     pthread_mutex_lock(&g->lock);
+    uint64_t round = g->member[t->rank].round;
     g->running--;
-    if (failed) g->broken = true;
+    if (failed && (!is_broken(g, t) || (round > g->broken && !t->doomed))) { /* else it failed because its round had */
+        g->broken = round;
+        for (uint32_t i = 0; i < g->size; i++)
+            if (g->member[i].round < round) g->member[i].doomed = round;
+        for (struct parcel **at = &g->mail; *at;)
+            if ((*at)->round > round) at = &(*at)->next;
+            else free(take(at));
+        break_up(g);
+    }
     look_stuck(g);
-    pthread_cond_broadcast(&g->turn);
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -166,11 +209,26 @@ static void free_meeting(struct cpu_meeting *m)
     free(m);
 }
 
-int cpu_group_meet(struct cpu_rendezvous *g, int kind, int64_t channel, const int64_t *ids, uint32_t n, uint32_t me, const void *data, struct cpu_meeting **ret,
-                   struct nf_error *err)
+/* With the lock: who meets is in the same round, which is the latest that one of them counted. */
+static void same_round(struct cpu_rendezvous *g, const struct cpu_meeting *m)
+{
+    uint64_t round = 0;
+    for (uint32_t i = 0; i < m->n; i++)
+        if (m->ids[i] < g->size) round = NF_MAX(round, g->member[m->ids[i]].round);
+    for (uint32_t i = 0; i < m->n; i++)
+        if (m->ids[i] < g->size) g->member[m->ids[i]].round = round;
+}
+
+int cpu_group_meet(struct cpu_rendezvous *g, const struct cpu_turn *t, int kind, int64_t channel, const int64_t *ids, uint32_t n, uint32_t me, const void *data,
+                   struct cpu_meeting **ret, struct nf_error *err)
 {
     int rc = 0;
     pthread_mutex_lock(&g->lock);
+    if (is_broken(g, t)) {
+        rc = broken(g, err);
+        pthread_mutex_unlock(&g->lock);
+        return rc;
+    }
     struct cpu_meeting *m = g->meetings;
     while (m && (m->kind != kind || m->channel != channel || m->n != n || m->shown[me] || memcmp(m->ids, ids, n * sizeof *ids) != 0)) m = m->next;
     if (!m) {
@@ -182,25 +240,22 @@ int cpu_group_meet(struct cpu_rendezvous *g, int kind, int64_t channel, const in
     m->shown[me] = data;
     if (++m->arrived == n) {
         unlink_meeting(g, m);
+        same_round(g, m);
         g->waiting -= n - 1;
         pthread_cond_broadcast(&g->turn);
     } else {
         g->waiting++;
         look_stuck(g);
-        while (m->arrived < n && !g->broken) pthread_cond_wait(&g->turn, &g->lock);
-        if (m->arrived < n) {
+        while (m->arrived < n && !m->broken) pthread_cond_wait(&g->turn, &g->lock);
+        if (m->broken) {
             g->waiting--;
-            m->shown[me] = NULL;
-            if (--m->arrived == 0) {
-                unlink_meeting(g, m);
-                free_meeting(m);
-            }
+            if (--m->arrived == 0) free_meeting(m);
             m = NULL;
             rc = broken(g, err);
         }
     }
     pthread_mutex_unlock(&g->lock);
-    *ret = m;
+    if (!rc) *ret = m;
     return rc;
 }
 
@@ -215,43 +270,42 @@ void cpu_group_part(struct cpu_rendezvous *g, struct cpu_meeting *m)
     pthread_mutex_unlock(&g->lock);
 }
 
-static void append(struct parcel **list, int64_t channel, int64_t to, void *data)
+static void append(struct parcel **list, int64_t channel, int64_t to, uint64_t round, void *data)
 {
     struct parcel *p = nf_alloc(sizeof *p);
-    *p = (struct parcel){.channel = channel, .to = to, .data = data};
+    *p = (struct parcel){.channel = channel, .to = to, .round = round, .data = data};
     while (*list) list = &(*list)->next;
     *list = p;
 }
 
-static void *take(struct parcel **at)
-{
-    struct parcel *p = *at;
-    void *data = p ? p->data : NULL;
-    if (p) *at = p->next;
-    free(p);
-    return data;
-}
-
-void cpu_group_send(struct cpu_rendezvous *g, int64_t channel, int64_t to, void *parcel)
+void cpu_group_send(struct cpu_rendezvous *g, const struct cpu_turn *t, int64_t channel, int64_t to, void *parcel)
 {
     pthread_mutex_lock(&g->lock);
     struct receiver *r = g->receivers;
-    while (r && (r->channel != channel || r->got || (to >= 0 && r->me != to))) r = r->next;
-    if (r) {
+    bool lost = is_broken(g, t);
+    while (r && !lost && (r->channel != channel || r->got || (to >= 0 && r->me != to))) r = r->next;
+    if (lost) {
+        free(parcel);
+    } else if (r) {
         r->got = parcel;
         g->waiting--;
         pthread_cond_broadcast(&g->turn);
     } else {
-        append(&g->mail, channel, to, parcel);
+        append(&g->mail, channel, to, g->member[t->rank].round, parcel);
     }
     pthread_mutex_unlock(&g->lock);
 }
 
-int cpu_group_receive(struct cpu_rendezvous *g, int64_t channel, int64_t me, void **ret_parcel, struct nf_error *err)
+int cpu_group_receive(struct cpu_rendezvous *g, const struct cpu_turn *t, int64_t channel, int64_t me, void **ret_parcel, struct nf_error *err)
 {
     struct receiver r = {.channel = channel, .me = me};
     int rc = 0;
     pthread_mutex_lock(&g->lock);
+    if (is_broken(g, t)) {
+        rc = broken(g, err);
+        pthread_mutex_unlock(&g->lock);
+        return rc;
+    }
     struct parcel **at = &g->mail;
     while (*at && ((*at)->channel != channel || ((*at)->to >= 0 && (*at)->to != me))) at = &(*at)->next;
     r.got = take(at);
@@ -261,13 +315,15 @@ int cpu_group_receive(struct cpu_rendezvous *g, int64_t channel, int64_t me, voi
         *end = &r;
         g->waiting++;
         look_stuck(g);
-        while (!r.got && !g->broken) pthread_cond_wait(&g->turn, &g->lock);
+        while (!r.got && !r.broken) pthread_cond_wait(&g->turn, &g->lock);
         if (!r.got) {
             g->waiting--;
             rc = broken(g, err);
         }
-        for (end = &g->receivers; *end != &r;) end = &(*end)->next;
-        *end = r.next;
+        if (!r.broken) {
+            for (end = &g->receivers; *end != &r;) end = &(*end)->next;
+            *end = r.next;
+        }
     }
     pthread_mutex_unlock(&g->lock);
     *ret_parcel = r.got;
@@ -277,7 +333,7 @@ int cpu_group_receive(struct cpu_rendezvous *g, int64_t channel, int64_t me, voi
 void cpu_group_feed(struct cpu_rendezvous *g, void *parcel)
 {
     pthread_mutex_lock(&g->lock);
-    append(&g->fed, 0, -1, parcel);
+    append(&g->fed, 0, -1, 0, parcel);
     pthread_mutex_unlock(&g->lock);
 }
 

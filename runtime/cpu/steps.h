@@ -2,6 +2,7 @@
 #ifndef NEFFD_RUNTIME_CPU_STEPS_H
 #define NEFFD_RUNTIME_CPU_STEPS_H
 
+#include "runtime/cpu/group.h"
 #include "runtime/cpu/plan.h"
 #include "runtime/cpu/pool.h"
 
@@ -9,7 +10,6 @@
 #include <stdatomic.h>
 
 struct cpu_probe;
-struct cpu_rendezvous;
 struct rt_array;
 
 /* What goes from one member of a group to another, as cpu_group_send takes it. NULL: no memory. */
@@ -36,6 +36,7 @@ struct cpu_exec {
     int64_t *profile;                /* NULL, or ns by step (counted in order of blocks and steps) */
     const uint32_t *profile_base;    /* first number of each block */
     struct cpu_rendezvous *group;    /* NULL: alone */
+    struct cpu_turn turn;            /* in the group */
     uint32_t replica, partition, replicas, partitions;
     int depth;
     struct cpu_run *run;

@@ -180,7 +180,7 @@ static void device_ends(struct device *d)
 {
     int none = -1;
     if (d->rc) __atomic_compare_exchange_n(d->first, &none, (int)d->x.partition, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    cpu_group_end(d->x.group, d->rc != 0);
+    cpu_group_end(d->x.group, &d->x.turn, d->rc != 0);
 }
 
 static void *device_run(void *arg)
@@ -272,6 +272,7 @@ int step_devices__run(struct cpu_exec *x, const struct plan_step *s, struct nf_e
         dev[i] = (struct device){.x = *x, .block = (uint32_t)s->attr[0], .first = &first};
         dev[i].x.profile = NULL; /* the step's time counts, not that of each device inside */
         dev[i].x.group = group;
+        dev[i].x.turn = (struct cpu_turn){.rank = (uint32_t)i};
         dev[i].x.replica = 0;
         dev[i].x.partition = (uint32_t)i;
         dev[i].x.replicas = 1;

@@ -181,7 +181,7 @@ int step_collective__run(struct cpu_exec *x, const struct plan_step *s, struct n
         rc = nf_fail(err, NF_EGRAPH, "the array does not split over the group: %u members, not %" PRId64, n, members);
     for (uint32_t k = 0; k < s->nout; k++) mine[k] = (struct shown){step_in(x->plan, s, k), x->ptr[s->in[k]]};
     all[0] = mine;
-    if (!rc && n && x->group) rc = cpu_group_meet(x->group, (int)which << 16 | (int)s->nout, s->attr[7], who, n, at, mine, &m, err);
+    if (!rc && n && x->group) rc = cpu_group_meet(x->group, &x->turn, (int)which << 16 | (int)s->nout, s->attr[7], who, n, at, mine, &m, err);
     for (uint32_t i = 0; i < n && m; i++) {
         all[i] = cpu_meeting_shown(m, i);
         for (uint32_t k = 0; k < s->nout && !rc; k++)
@@ -285,7 +285,7 @@ int step_send__run(struct cpu_exec *x, const struct plan_step *s, struct nf_erro
         if (v->bytes) memcpy((char *)p + at, x->ptr[s->in[i]], (size_t)v->bytes);
         at += (size_t)v->bytes;
     }
-    cpu_group_send(x->group, s->attr[0], to, p);
+    cpu_group_send(x->group, &x->turn, s->attr[0], to, p);
     return 0;
 }
 
@@ -297,7 +297,7 @@ int step_recv__run(struct cpu_exec *x, const struct plan_step *s, struct nf_erro
         for (uint32_t i = 0; i < s->nout; i++) memset(x->ptr[s->out[i]], 0, (size_t)step_out(x->plan, s, i)->bytes);
         return 0;
     }
-    int rc = cpu_group_receive(x->group, s->attr[0], (int64_t)x->replica * x->partitions + x->partition, &p, err);
+    int rc = cpu_group_receive(x->group, &x->turn, s->attr[0], (int64_t)x->replica * x->partitions + x->partition, &p, err);
     return rc ? rc : unpack(x, s, p, err);
 }
 
