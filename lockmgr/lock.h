@@ -92,7 +92,8 @@ void lock_manager_free(struct lock_manager *m);
  * or what the file system said. Called exactly once, unless lock_manager_cancel came first. */
 typedef void lock_grant_fn(void *user, int status, struct lock_grant *grant, const struct nf_error *err);
 
-/* Always answers through fn, on the watcher thread: this call does no I/O. deadline_ns is of nf_now_ns(), or LOCK_FOREVER.
+/* Always answers through fn, on the watcher thread: this call does no I/O. deadline_ns is of nf_now_ns(), or LOCK_FOREVER; one that has
+ * passed still gets what is free.
  * Returns the request's number, never 0. */
 uint64_t lock_manager_request(struct lock_manager *m, struct nf_str key, const char *what, int64_t deadline_ns,
                               lock_grant_fn *fn, void *user);

@@ -174,7 +174,8 @@ static void move_line(struct lock_manager *m, struct line *l, int64_t now, struc
     /* Cancelled and expired ones, wherever they stand. One that has asked for a lease stays until the engine lets go of it. */
     for (struct request **at = &l->first; *at;) {
         struct request *q = *at;
-        bool expired = now >= q->deadline && q->state != LEASE_ANSWERED;
+        bool untried = q == l->first && !l->holder && q->state == QUEUED; /* one try it has: whoever will not wait at all takes what is free */
+        bool expired = now >= q->deadline && q->state != LEASE_ANSWERED && !untried;
         if (q->state == LEASE_ASKED && (q->cancelled || expired) && q->wait && m->lease->ops->cancel(m->lease, q->wait)) {
             q->wait = NULL;
             q->state = HOST;

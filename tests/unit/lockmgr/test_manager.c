@@ -171,6 +171,24 @@ static bool always(void *user)
     return true;
 }
 
+START_TEST(who_does_not_wait_gets_what_is_free)
+{
+    struct lock_manager *m = NULL;
+    struct lock_grant *g = NULL, *second = NULL;
+    ck_assert_int_eq(lock_manager_new(dir, NULL, &m, &err), 0);
+    for (int i = 0; i < 20; i++) {
+        ck_assert_msg(lock_manager_acquire(m, NF_STR("k"), "w", 0, NULL, NULL, &g, &err) == 0, "%s", err.message);
+        ck_assert_int_eq(lock_manager_acquire(m, NF_STR("k"), "w", 0, NULL, NULL, &second, &err), NF_ELOCKTIMEOUT);
+        lock_grant_release(g);
+    }
+    struct lock_host *other = NULL;
+    ck_assert_int_eq(lock_host_try(dir, NF_STR("k"), "other", &other, &err), 0);
+    ck_assert_int_eq(lock_manager_acquire(m, NF_STR("k"), "w", 0, NULL, NULL, &g, &err), NF_ELOCKTIMEOUT);
+    lock_host_release(other);
+    lock_manager_free(m);
+}
+END_TEST
+
 START_TEST(a_time_out_names_the_holder)
 {
     struct lock_host *other = NULL, *l = NULL;
@@ -332,6 +350,7 @@ int main(void)
     tcase_add_test(t, a_withdrawal_is_answered_or_withdrawn_never_both);
     tcase_add_test(t, a_grant_that_was_on_its_way_can_be_released_after_the_stop);
     tcase_add_test(t, a_manager_ends_with_requests_open);
+    tcase_add_test(t, who_does_not_wait_gets_what_is_free);
     tcase_add_test(t, a_time_out_names_the_holder);
     tcase_add_test(t, leases_are_waited_for_refused_and_withdrawn);
     tcase_add_test(t, engines_have_names);
