@@ -546,18 +546,23 @@ bool job_cancel(struct daemon *d, uint64_t id, const char *why)
     return false;
 }
 
+static void fail_parked(struct job_table *t, const struct nf_error *err)
+{
+    while (t->parked) {
+        struct waiter *w = t->parked;
+        t->parked = w->next;
+        w->next = NULL;
+        w->parked = false;
+        waiter_failed(w, err, NULL, NULL);
+    }
+    t->last_parked = NULL;
+}
+
 void job_cancel_all(struct daemon *d, int code, const char *why)
 {
     struct nf_error err = {0};
     nf_fail(&err, code, "%s", why);
-    while (d->jobs->parked) {
-        struct waiter *w = d->jobs->parked;
-        d->jobs->parked = w->next;
-        w->next = NULL;
-        w->parked = false;
-        waiter_failed(w, &err, NULL, NULL);
-    }
-    d->jobs->last_parked = NULL;
+    fail_parked(d->jobs, &err);
     while (d->jobs->jobs)
         job_end_failed(d->jobs->jobs, &err);
 }
@@ -713,6 +718,13 @@ void job_toolchains_changed(struct daemon *d)
         if (!t->parked)
             break;
     }
+}
+
+void job_toolchains_failed(struct daemon *d, const struct nf_error *err)
+{
+    for (const struct waiter *w = d->jobs->parked; w; w = w->next)
+        COUNT(&d->counters, failures_environment, 1);
+    fail_parked(d->jobs, err);
 }
 
 void job_request(struct daemon *d, struct srv_call *call, Neffd__V1__CompileStart *start)

@@ -44,6 +44,7 @@ void job_waiter_sent(struct waiter *w);
 void job_waiter_closed(struct waiter *w, bool cancelled);
 
 void job_toolchains_changed(struct daemon *d);
+void job_toolchains_failed(struct daemon *d, const struct nf_error *err);   /* who waits for them is told */
 void job_workers_free(struct daemon *d);               /* worker_pool's on_free */
 /* Ends one job for all its waiters. False: there is none of that number. */
 bool job_cancel(struct daemon *d, uint64_t id, const char *why);

@@ -94,7 +94,7 @@ static int start(struct daemon *d, struct nf_error *err)
     if ((rc = open_workers(d, err)) < 0)
         return rc;
     toolchains_open(d, &d->toolchains);   /* the first worker starts now, before gRPC has threads */
-    toolchains_on_change(d->toolchains, job_toolchains_changed);
+    toolchains_on_change(d->toolchains, job_toolchains_changed, job_toolchains_failed);
     hit_init();
     if ((rc = srv_server_new(&(struct srv_options){.loop = d->loop, .handlers = handlers, .inline_ctx = d, .max_connections = (int)d->cfg->max_clients}, &d->server, err)) < 0)
         return rc;

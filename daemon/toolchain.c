@@ -14,6 +14,8 @@
 #define TOOLCHAINS_MAX 32
 #define LOOK_MS 5000
 #define IDENTIFY_LIMIT_NS (60 * NF_SEC)
+#define TRIES 3              /* in a row, before those who wait are told; from there on tries are LATER_MS apart */
+#define LATER_MS 1000
 
 struct toolchains {
     struct daemon *d;
@@ -22,7 +24,9 @@ struct toolchains {
     bool known, asking, again;
     struct worker *worker;
     uv_timer_t timer;
+    unsigned failures;           /* in a row */
     void (*on_change)(struct daemon *d);
+    void (*on_failure)(struct daemon *d, const struct nf_error *err);
     uv_fs_t stat_req;
     bool stat_busy;
     bool closing, timer_closed;  /* freed when the timer is closed and no stat is under way */
@@ -86,6 +90,17 @@ static void write_list(struct toolchains *t)
 
 static void ask(struct toolchains *t);
 
+static void failed(struct toolchains *t, const struct nf_error *why)
+{
+    t->again = true;
+    if (t->known || ++t->failures < TRIES || !t->on_failure)
+        return;
+    struct nf_error err = {0};
+    nf_fail(&err, NF_ENOCOMPILER, "the daemon cannot ask for this host's compilers: %s", why->message);
+    nf_error_hint(&err, "its log says more; it goes on trying");
+    t->on_failure(t->d, &err);
+}
+
 static void on_answer(void *user, const struct worker_answer *a)
 {
     struct toolchains *t = user;
@@ -94,15 +109,15 @@ static void on_answer(void *user, const struct worker_answer *a)
         t->worker = NULL;
     if (a->err.code || a->frame != NEFFD__WORKER__V1__FRAME_TYPE__FRAME_TYPE_IDENTIFIED) {
         nf_log(NF_LOG_ERROR, "toolchain", "compilers cannot be identified", "why=%s", nf_log_quote(a->err.message));
-        if (!t->known) {   /* again soon: nothing can be compiled without it */
-            t->again = true;
-        }
+        if (!t->known)   /* again soon: nothing can be compiled without it */
+            failed(t, &a->err);
     } else {
         const Neffd__Worker__V1__Identified *m = (const Neffd__Worker__V1__Identified *)a->message;
         t->count = 0;
         for (size_t i = 0; i < m->n_identities; i++)
             take_identity(t, m->identities[i]);
         t->known = true;
+        t->failures = 0;
         write_list(t);
     }
     struct worker *w = t->worker;
@@ -122,9 +137,11 @@ static void ask(struct toolchains *t)
     struct nf_error err = {0};
     t->worker = worker_take(t->d->workers, &err);
     if (!t->worker) {
-        if (err.code)
-            nf_log(NF_LOG_ERROR, "toolchain", "no worker can be started", "why=%s", nf_log_quote(err.message));
         t->again = true;
+        if (err.code) {
+            nf_log(NF_LOG_ERROR, "toolchain", "no worker can be started", "why=%s", nf_log_quote(err.message));
+            failed(t, &err);
+        }
         return;
     }
     Neffd__Worker__V1__Identify m = NEFFD__WORKER__V1__IDENTIFY__INIT;
@@ -191,7 +208,7 @@ static void on_timer(uv_timer_t *timer)
         t->stat_at = 0;
         look(t);
     }
-    uv_timer_start(&t->timer, on_timer, t->known ? LOOK_MS : 200, 0);
+    uv_timer_start(&t->timer, on_timer, t->known ? LOOK_MS : t->failures < TRIES ? 200 : LATER_MS, 0);
 }
 
 /* The list of an earlier daemon may name another compiler than this one will use, and its file may still be there: until this
@@ -257,7 +274,13 @@ void toolchains_refresh(struct toolchains *t)
 }
 
 bool toolchains_known(const struct toolchains *t) { return t->known; }
-void toolchains_on_change(struct toolchains *t, void (*fn)(struct daemon *d)) { t->on_change = fn; }
+
+void toolchains_on_change(struct toolchains *t, void (*fn)(struct daemon *d), void (*failure)(struct daemon *d, const struct nf_error *err))
+{
+    t->on_change = fn;
+    t->on_failure = failure;
+}
+
 const struct toolchain *toolchains_at(const struct toolchains *t, size_t i) { return i < t->count ? &t->list[i] : NULL; }
 
 int toolchains_find(const struct toolchains *t, const char *target, const struct toolchain **ret_toolchain, struct nf_error *err)

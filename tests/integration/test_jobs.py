@@ -440,6 +440,22 @@ def queue_limit_says_when():
             c.cancel()
 
 
+def workers_that_cannot_live_are_told():
+    """Without a worker nothing can be compiled: who waits hears so, and hears better as soon as it works."""
+    with Place(env={"NEFFD_WORKER_MEMORY": "1M"}) as p:
+        for _ in range(2):
+            began = time.time()
+            error = failed(p.client().compile(module(1), eager=True, timeout=60 * SLOW, **T)[0])
+            expect(error["code"] == "no_compiler" and "cannot ask for this host's compilers: worker process" in error["message"], error)
+            expect("report it with the graph" not in error["hint"], error)
+            expect(time.time() - began < 15 * SLOW, time.time() - began)
+
+
+def a_lock_timeout_of_nothing_takes_a_free_lock():
+    with Place(args=["--lock-timeout", "0"]) as p:
+        done(p.client().compile(module(1), **T)[0])
+
+
 def memory_admission():
     """Two compiles that were seen to need 150 MB do not run beside each other in 250 MB."""
     if os.environ.get("TEST_SANITIZE") == "thread":
@@ -669,5 +685,6 @@ if __name__ == "__main__":
     main([compile_then_hits, restart_hits_without_upload, one_front_key_joins, canonical_twins_merge, uploader_dies, silent_uploader, lying_front_key,
           waiter_leaves_others_stay, last_waiter_cancels, detached_goes_on, past_half_goes_on, cancel_job, compile_timeout, lock_timeout,
           ignore_cache_and_no_publish, failures_are_remembered_by_class, transient_failures_are_repeated, bad_output_is_no_success,
-          failed_work_is_kept_on_request, uploads_have_a_limit, nothing_escapes, priorities, queue_limit_says_when, memory_admission, explain, stages_and_intermediates, side_files_and_namespaces,
+          failed_work_is_kept_on_request, uploads_have_a_limit, nothing_escapes, priorities, queue_limit_says_when, workers_that_cannot_live_are_told,
+          a_lock_timeout_of_nothing_takes_a_free_lock, memory_admission, explain, stages_and_intermediates, side_files_and_namespaces,
           base_keys, drain, drain_runs_out, second_signal_stops_at_once, progress_and_jobs, the_sixth_of_a_class_is_foreseen, ranks_drift_apart, full_and_broken_places])
