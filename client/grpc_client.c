@@ -197,7 +197,8 @@ int cl_channel_new(const char *address, struct cl_channel **ret_channel, struct 
         }
     }
     const char *colon = strrchr(address, ':');
-    if (!path && (!colon || colon == address || !colon[1])) {
+    uint64_t port = 0;
+    if (!path && (!colon || colon == address || nf_str_to_u64(nf_str_c(colon + 1), &port) < 0 || port == 0 || port > 65535)) {
         nf_fail(err, NF_EINVAL, "'%s' is no address", address);
         nf_error_hint(err, "an address is unix:PATH or HOST:PORT");
         return NF_EINVAL;

@@ -297,6 +297,7 @@ static int read_env(struct cfg *cfg, const char *const *env, struct nf_error *er
                 if (rc)
                     return rc;
                 rank[i] = n;
+                cfg->priv->from_env[i] = names[n];
                 break;
             }
         }
@@ -580,7 +581,9 @@ static int check_together(struct cfg *cfg, struct nf_error *err)
     if (cfg->segment_alignment & (cfg->segment_alignment - 1))
         return nf_fail(err, NF_ECONFIG, "segment_alignment must be a power of two");
     const char *path = cfg_socket_path(cfg->socket), *colon = strrchr(cfg->socket, ':');
-    if (path ? *path != '/' : !colon || colon == cfg->socket || !colon[1]) {
+    uint64_t port = 0;
+    bool no_port = colon && (nf_str_to_u64(nf_str_c(colon + 1), &port) < 0 || port > 65535);
+    if (path ? *path != '/' : !colon || colon == cfg->socket || no_port) {
         nf_fail(err, NF_ECONFIG, "socket: \"%s\" is no address", cfg->socket);
         nf_error_hint(err, "unix:/absolute/path or HOST:PORT");
         return NF_ECONFIG;
@@ -594,8 +597,7 @@ static void warn_without_effect(struct cfg *cfg)
         const struct cfg__row *row = &cfg__rows[i];
         if (row->effect || cfg->priv->sources[i] == CFG_DEFAULT || strchr(row->env, '.'))
             continue;
-        const char *const *names = cfg->priv->env[i];
-        const char *name = cfg->priv->sources[i] == CFG_ENV && names[1] ? names[1] : row->name;
+        const char *name = cfg->priv->sources[i] == CFG_ENV && cfg->priv->from_env[i] ? cfg->priv->from_env[i] : row->name;
         cfg__warn(cfg, "%s is set but has no effect in this version", name);
     }
 }

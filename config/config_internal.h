@@ -43,6 +43,7 @@ struct cfg__private {
     struct nf_arena *arena; /* of every string and list */
     const char *texts[CFG_ID_MAX];
     uint8_t sources[CFG_ID_MAX];
+    const char *from_env[CFG_ID_MAX]; /* the variable that said it; NULL: none */
     const char *const *env[CFG_ID_MAX];
     const char *default_words[CFG_ID_MAX];
     const char **warnings; /* malloc'ed array, strings in the arena */

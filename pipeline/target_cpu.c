@@ -63,9 +63,14 @@ int target_cpu_options(const struct target_id *id, const struct pipe_option *giv
         size_t v = 0;
         while (cpu_options[k].values[v] && !nf_str_eq_c(value, cpu_options[k].values[v]))
             v++;
-        if (!cpu_options[k].values[v])
-            return nf_fail(err, NF_EINVAL, "option %s of target cpu cannot be %.*s", name, (int)NF_MIN(value.len, (size_t)64),
-                           value.data ? value.data : "");
+        if (!cpu_options[k].values[v]) {
+            char can[32] = "";
+            for (v = 0; cpu_options[k].values[v]; v++)
+                nf_format(can + strlen(can), sizeof can - strlen(can), "%s%s", v ? ", " : "", cpu_options[k].values[v]);
+            nf_fail(err, NF_EINVAL, "option %s of target cpu cannot be '%.*s'", name, (int)NF_MIN(value.len, (size_t)64), value.data ? value.data : "");
+            nf_error_hint(err, "it can be %s", can);
+            return NF_EINVAL;
+        }
         out[k].value = nf_str_c(cpu_options[k].values[v]);
     }
     *ret_options = out;

@@ -59,7 +59,7 @@ int rt_target_resolve(const char *requested, const struct rt_platform *platform,
     if (requested && requested[0])
         return take(nf_str_c(requested), "", ret_target, err);
     if (p->override && p->override[0])
-        return take(nf_str_c(p->override), "NEURON_PLATFORM_TARGET_OVERRIDE", ret_target, err);
+        return take(nf_str_c(p->override), "the setting target (NEFFD_TARGET, NEURON_PLATFORM_TARGET_OVERRIDE)", ret_target, err);
 
     struct nf_buf product = NF_BUF_INIT;
     struct nf_str instance = {0};

@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <errno.h>
 #include <libgen.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -79,9 +80,11 @@ static int find_module(const char *told, char *path, size_t size, struct nf_erro
         if (access(path, R_OK)) nf_format(path, size, "%s/../lib/neffd/neffd-llvm.so", dir);
         if (access(path, R_OK)) nf_format(path, size, "%s", CG_MODULE_PATH);
     }
-    int version = access(path, R_OK) ? -2 : version_of(path);
+    int e = access(path, R_OK) ? errno : 0, version = e ? -2 : version_of(path);
     if (version == EMIT_MODULE_VERSION) return 0;
-    if (version == -2) return nf_fail(err, NF_ENOCOMPILER, "native code for cpu needs its LLVM module: %s", told && told[0] ? "llvm_module cannot be read" : "neffd-llvm.so is not installed");
+    if (version == -2 && told && told[0])
+        return nf_fail(err, NF_ENOCOMPILER, "native code for cpu needs its LLVM module: %s, which llvm_module names, cannot be read: %s", path, strerror(e));
+    if (version == -2) return nf_fail(err, NF_ENOCOMPILER, "native code for cpu needs its LLVM module: neffd-llvm.so is not installed");
     return nf_fail(err, NF_ENOCOMPILER, "native code for cpu needs its LLVM module: %s %s", path, version < 0 ? "is none" : "is of another version");
 }
 

@@ -482,7 +482,7 @@ static int profile(struct rt_program *program, struct nf_buf *text, struct nf_er
         order[i][1] = i;
     }
     qsort(order, p->steps, sizeof *order, by_time);
-    nf_buf_addf(text, "%" PRId64 " runs, %.1f us each, %d threads\n", p->runs, (double)p->run_ns / 1e3 / (double)runs, cpu_pool_threads());
+    nf_buf_addf(text, "%" PRId64 " run%s, %.1f us each, %d threads\n", p->runs, p->runs == 1 ? "" : "s", (double)p->run_ns / 1e3 / (double)runs, cpu_pool_threads());
     nf_buf_addf(text, "%10s %6s %10s %8s  %-20s %s\n", "us a run", "share", "MB a run", "GB/s", "step", "source");
     for (uint32_t i = 0; i < p->steps && order[i][0] > 0; i++) {
         uint32_t at = (uint32_t)order[i][1], b = 0;

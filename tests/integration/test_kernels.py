@@ -171,7 +171,7 @@ class Module(unittest.TestCase):
         self.assertEqual(place.ctl("compile", file, "--target", "cpu", "-O", "native=1").code, 0)
 
     def test_missing(self):
-        self.degraded("/nowhere/neffd-llvm.so", "llvm_module cannot be read")
+        self.degraded("/nowhere/neffd-llvm.so", "/nowhere/neffd-llvm.so, which llvm_module names, cannot be read: No such file")
 
     def test_of_another_version(self):
         self.degraded(OTHER_LLVM, "other-llvm.so is of another version")

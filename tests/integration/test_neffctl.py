@@ -124,6 +124,11 @@ class WithoutADaemon(unittest.TestCase):
             for command in (["compile"], ["lookup"], ["explain"], ["run"], ["neff", "info"], ["bundle", "import"], ["warm", "run"]):
                 self.fails(1, "invalid_argument", *command, path)
 
+    def test_a_port_that_is_none(self):
+        for port in ("65536", "99999", "x", "-1", "80x"):
+            wrong = self.place.ctl("ping", env={"NEFFD_SOCKET": "127.0.0.1:" + port})
+            self.assertEqual((wrong.code, wrong.err.splitlines()[0]), (2, f'neffctl: ping: socket: "127.0.0.1:{port}" is no address'), wrong)
+
     @unittest.skipIf(SLOW > 1, "reads 2 GiB")
     def test_what_does_not_end_is_given_up(self):
         _, error = self.fails(1, "limit_exceeded", "compile", "/dev/zero")
@@ -519,6 +524,12 @@ class WithADaemon(unittest.TestCase):
             self.assertEqual(child.wait(), 0)
             self.assertEqual(b"\033[" in out, colored, out)
         self.assertNotIn("\033", self.ok("status").out)
+
+    def test_options_of_cpu_say_what_they_can_be(self):
+        for option, can in (("tier=9", "0, 1"), ("native=yes", "auto, 0, 1"), ("optlevel=", "1, 2, 3")):
+            wrong = self.place.ctl("compile", self.file, "--target", "cpu", "-O", option)
+            name, _, value = option.partition("=")
+            self.assertEqual((wrong.code, wrong.err), (1, f"neffctl: compile: option {name} of target cpu cannot be '{value}'\nhint: it can be {can}\n"), wrong)
 
     def test_what_is_written_to_leaves_pipes_and_links_in_their_place(self):
         """Root's -o /dev/null must not make a file of it."""

@@ -176,7 +176,7 @@ START_TEST(each_type_reads_its_forms)
         {"max_input", "64KiB", "64KiBB"},    {"max_input", "10 M", "M"},          {"lock_timeout", "1.5", "-1"},
         {"lock_timeout", "20m", "20y"},      {"log_level", "debug", "loud"},      {"profile_cores", "0,2-5", "5-2"},
         {"profile_cores", "", "x"},          {"cache_mode", "0644", "0888"},      {"segment_pool_boundary", "1048576", "1MB"},
-        {"client_log_level", "3", "4"},      {"segment_power2_divisions", "64", "65"}, {"socket", "127.0.0.1:9", "nothing"},
+        {"client_log_level", "3", "4"},      {"segment_power2_divisions", "64", "65"}, {"socket", "127.0.0.1:9", "nothing"}, {"socket", "127.0.0.1:65535", "127.0.0.1:65536"},
         {"socket", "/run/x", "unix:x"},      {"segment_alignment", "4096", "4095"}, {"max_input", "1T", "99999999999999G"},
     };
     for (size_t i = 0; i < NF_ARRAY_LEN(rows); i++) {
@@ -257,6 +257,12 @@ START_TEST(a_list_variable_fills_its_rows_and_only_warns)
     ck_assert(warns(cfg, "kRoundupPower2Divisions=65"));
     ck_assert(warns(cfg, "kMediumThreshold has no value"));
     ck_assert(warns(cfg, "TORCH_NEURONX_SEGMENT_ALLOCATOR_CONFIG is set but has no effect"));
+    cfg_free(cfg);
+    cfg = must((struct cfg_sources){ENV("NEFFD_HLO_CACHE_DIR=/x")});   /* the name that was used */
+    ck_assert(warns(cfg, "NEFFD_HLO_CACHE_DIR is set but has no effect"));
+    cfg_free(cfg);
+    cfg = must((struct cfg_sources){ENV("TORCH_NEURONX_HLO_CACHE_DIR=/x")});
+    ck_assert(warns(cfg, "TORCH_NEURONX_HLO_CACHE_DIR is set but has no effect"));
     cfg_free(cfg);
 }
 END_TEST
