@@ -274,8 +274,8 @@ static int body_kind(const struct hlo_block *b, uint32_t n)
     return BODY_BLOCK;
 }
 
-/* outer: arguments (and, of a body, results) that are values from outside, mapped already; NULL: none. */
-static struct cg_graph *import_region(struct import *im, struct cg_graph *parent, const struct hlo_block *b, struct cg_value **params, const bool *outer);
+/* outer: arguments that are values from outside, mapped already; dropped: results that nobody wants; NULL: none. */
+static struct cg_graph *import_region(struct import *im, struct cg_graph *parent, const struct hlo_block *b, struct cg_value **params, const bool *outer, const bool *dropped);
 
 static bool is_reducer_identity(const struct cg_value *v, int kind)
 {
@@ -301,7 +301,7 @@ static void attach_body(struct import *im, struct cg_value *lib, const struct hl
         graphs[i] = lib->graphs[i];
         where[i] = lib->graph_attr[i];
     }
-    graphs[lib->ngraph] = import_region(im, lib->graph, b, NULL, NULL);
+    graphs[lib->ngraph] = import_region(im, lib->graph, b, NULL, NULL, NULL);
     where[lib->ngraph] = at_one[kind_at / 2];
     lib->graphs = graphs;
     lib->graph_attr = where;
@@ -596,9 +596,9 @@ static void import_while(struct import *im, struct cg_graph *g, const struct hlo
     lib->graphs = NF_NEW_ARRAY(im->cg->arena, struct cg_graph *, 2);
     lib->graph_attr = where;
     lib->ngraph = 2;
-    struct cg_graph *body = lib->graphs[1] = import_region(im, g, inside, NULL, outer);
+    struct cg_graph *body = lib->graphs[1] = import_region(im, g, inside, NULL, outer, outer);
     if (im->rc) return;
-    lib->graphs[0] = import_region(im, g, test, body->params, outer);
+    lib->graphs[0] = import_region(im, g, test, body->params, outer, NULL);
     if (!im->rc) finish_some(im, op, lib, outer);
 }
 
@@ -618,7 +618,7 @@ static void import_case(struct import *im, struct cg_graph *g, const struct hlo_
     lib->graphs = NF_NEW_ARRAY(im->cg->arena, struct cg_graph *, n);
     lib->graph_attr = where;
     for (uint32_t i = 0; i < n && !im->rc; i++) {
-        lib->graphs[i] = import_region(im, g, hlo_op_body(op, i), NULL, NULL);
+        lib->graphs[i] = import_region(im, g, hlo_op_body(op, i), NULL, NULL, NULL);
         where[i] = i;
         lib->ngraph++;
     }
@@ -765,16 +765,25 @@ static void import_manual(struct import *im, struct cg_graph *g, const struct hl
         return;
     }
     int64_t *attrs = NF_NEW_ARRAY(arena, int64_t, PLAN_ATTRS_MAX), devices = mesh.devices;
+    const struct hlo_block *b = hlo_op_body(op, 0);
+    bool *outer = NF_NEW_ARRAY(arena, bool, n + 1); /* what is not cut is read where it is, by all devices */
+    uint32_t m = 0;
     attrs[1] = devices;
     for (int64_t i = 0; mesh.n && i < devices && !attrs[2]; i++)
         if (mesh.device_at[i] != i) attrs[2] = devices;
     for (int64_t i = 0; i < attrs[2]; i++) attrs[at++] = mesh.device_at[i];
-    for (uint32_t i = 0; i < n + op->num_results && at; i++) at = put_cut(attrs, at, &cuts[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        outer[i] = hlo_mesh_uncut(&cuts[i], 1);
+        if (outer[i]) im->map[b->args[i]->id] = cg_base(in[i])->kind == CG_SPLAT ? in[i] : cg_dense(g, in[i]);
+        else in[m++] = in[i];
+        if (!outer[i] && at) at = put_cut(attrs, at, &cuts[i]);
+    }
+    for (uint32_t i = n; i < n + op->num_results && at; i++) at = put_cut(attrs, at, &cuts[i]);
     if (!at) {
         imp_refuse(im, op, "that many devices and arrays");
         return;
     }
-    struct cg_value *lib = cg_lib(g, PLAN_DEVICES, n, in, at, attrs);
+    struct cg_value *lib = cg_lib(g, PLAN_DEVICES, m, in, at, attrs);
     lib->label = im->label;
     lib->graphs = NF_NEW_ARRAY(arena, struct cg_graph *, 1);
     lib->graph_attr = where;
@@ -782,7 +791,7 @@ static void import_manual(struct import *im, struct cg_graph *g, const struct hl
     im->manual = &mesh;
     im->cg->replicas = 1;
     im->cg->partitions = (uint32_t)devices;
-    lib->graphs[0] = import_region(im, g, hlo_op_body(op, 0), NULL, NULL);
+    lib->graphs[0] = import_region(im, g, b, NULL, outer, NULL);
     im->cg->replicas = replicas;
     im->cg->partitions = partitions;
     im->manual = NULL;
@@ -831,7 +840,7 @@ static void import_map(struct import *im, struct cg_graph *g, const struct hlo_o
     lib->graphs = NF_NEW_ARRAY(im->cg->arena, struct cg_graph *, 1);
     lib->graph_attr = where;
     lib->ngraph = 1;
-    lib->graphs[0] = import_region(im, g, b, NULL, NULL);
+    lib->graphs[0] = import_region(im, g, b, NULL, NULL, NULL);
     finish_lib(im, op, lib);
 }
 
@@ -1590,7 +1599,7 @@ int imp_body_kind(const struct hlo_block *b, uint32_t n) { return body_kind(b, n
 void imp_attach_body(struct import *im, struct cg_value *lib, const struct hlo_block *b) { attach_body(im, lib, b, 0); }
 
 /* params: given (a loop's condition has the body's), or made from the block's arguments. Results are stored values. */
-static struct cg_graph *import_region(struct import *im, struct cg_graph *parent, const struct hlo_block *b, struct cg_value **params, const bool *outer)
+static struct cg_graph *import_region(struct import *im, struct cg_graph *parent, const struct hlo_block *b, struct cg_value **params, const bool *outer, const bool *dropped)
 {
     struct cg_graph *g = cg_graph_new(im->cg, parent);
     if (im->depth >= CALL_DEPTH || !b || !b->last) {
@@ -1622,7 +1631,7 @@ static struct cg_graph *import_region(struct import *im, struct cg_graph *parent
     g->results = NF_NEW_ARRAY(im->cg->arena, struct cg_value *, count_operands(b->last) + 1);
     if (im->rc || !all_operands(im, b->last, results)) return g;
     for (uint32_t i = 0; i < count_operands(b->last); i++)
-        if (!outer || params || !outer[i]) g->results[g->nresult++] = cg_dense(g, results[i]); /* the condition, which is given its parameters, has one result */
+        if (!dropped || !dropped[i]) g->results[g->nresult++] = cg_dense(g, results[i]);
     return g;
 }
 

@@ -164,3 +164,39 @@ module @inside_another {
     func.return
   }
 }
+
+// -----
+
+// What is not cut is one array to all devices: what each makes of it, in place or in a loop, is its own.
+module @uncut_operands_are_shared {
+  sdy.mesh @m = <["d"=4]>
+  func.func @main() {
+    %x = "stablehlo.iota"() <{iota_dimension = 0 : i64}> : () -> tensor<4096xi64>
+    %one = stablehlo.constant dense<1> : tensor<i64>
+    %zero = stablehlo.constant dense<0> : tensor<i64>
+    %three = stablehlo.constant dense<3> : tensor<i64>
+    %y = stablehlo.slice %x [0:4] : (tensor<4096xi64>) -> tensor<4xi64>
+    %r:3 = sdy.manual_computation(%y, %x, %one) in_shardings=[<@m, [{"d"}]>, <@m, [{}]>, <@m, []>] out_shardings=[<@m, [{"d"}]>, <@m, [{"d"}]>, <@m, [{}]>] manual_axes={"d"} (%p: tensor<1xi64>, %q: tensor<4096xi64>, %k: tensor<i64>) {
+      %i = stablehlo.reshape %p : (tensor<1xi64>) -> tensor<i64>
+      %u = stablehlo.dynamic_update_slice %q, %p, %zero : (tensor<4096xi64>, tensor<1xi64>, tensor<i64>) -> tensor<4096xi64>
+      %l:2 = stablehlo.while(%n = %zero, %v = %q) : tensor<i64>, tensor<4096xi64>
+       cond {
+        %c = stablehlo.compare LT, %n, %three : (tensor<i64>, tensor<i64>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      } do {
+        %w = stablehlo.dynamic_update_slice %v, %p, %n : (tensor<4096xi64>, tensor<1xi64>, tensor<i64>) -> tensor<4096xi64>
+        %j = stablehlo.add %n, %k : tensor<i64>
+        stablehlo.return %j, %w : tensor<i64>, tensor<4096xi64>
+      }
+      %s = stablehlo.reduce(%u init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<4096xi64>, tensor<i64>) -> tensor<i64>
+      %f = stablehlo.reduce(%l#1 init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<4096xi64>, tensor<i64>) -> tensor<i64>
+      %s1 = stablehlo.reshape %s : (tensor<i64>) -> tensor<1xi64>
+      %f1 = stablehlo.reshape %f : (tensor<i64>) -> tensor<1xi64>
+      sdy.return %s1, %f1, %q : tensor<1xi64>, tensor<1xi64>, tensor<4096xi64>
+    } : (tensor<4xi64>, tensor<4096xi64>, tensor<i64>) -> (tensor<4xi64>, tensor<4xi64>, tensor<4096xi64>)
+    check.expect_eq_const %r#0, dense<[8386560, 8386561, 8386562, 8386563]> : tensor<4xi64>
+    check.expect_eq_const %r#1, dense<[8386557, 8386560, 8386563, 8386566]> : tensor<4xi64>
+    check.expect_eq %r#2, %x : tensor<4096xi64>
+    func.return
+  }
+}
