@@ -163,28 +163,37 @@ static char *one_more(const struct run *r, const char *list, const char *dir, si
 }
 
 /* Whether list[i]'s `field` is the tensor's shape. */
-static bool manifest_shape_is(const struct run *r, const char *list, size_t i, const char *field, const neffd_tensor_desc *desc)
+static bool manifest_shape_is(const struct run *r, const char *list, size_t i, const char *field, const struct rt_tensor *t)
 {
     struct json_object *item = manifest_item(r, list, i), *shape;
     if (!item || !json_object_object_get_ex(item, field, &shape) || !json_object_is_type(shape, json_type_array) ||
-        json_object_array_length(shape) != desc->rank)
+        json_object_array_length(shape) != t->rank)
         return false;
-    for (size_t k = 0; k < desc->rank; k++)
-        if (json_object_get_int64(json_object_array_get_idx(shape, k)) != desc->dims[k])
+    for (size_t k = 0; k < t->rank; k++)
+        if (json_object_get_int64(json_object_array_get_idx(shape, k)) != t->dims[k])
             return false;
     return true;
 }
 
-/* A program of several partitions may take the whole arrays (it shards them itself): then it is one program on one device. */
-static bool takes_whole_arrays(const struct run *r)
+/* A program of several partitions may take the whole arrays (it shards them itself): then it is one program on one device. What cannot be read
+ * is said when it is loaded. */
+static bool takes_whole_arrays(const struct run *r, neffd_artifact *artifact)
 {
-    for (size_t i = 0; i < r->input_count; i++) {
+    const void *data;
+    neffd_error ignored;
+    struct neff *neff;
+    const struct rt_tensor *in;
+    bool whole = false;
+    if (neffd_artifact_map(artifact, &data, &ignored) < 0 || neff_open(nf_str_n(data, neffd_artifact_bytes(artifact)), &neff, NULL) != NF_OK)
+        return false;
+    size_t n = neff_inputs(neff, &in);
+    for (size_t i = 0; i < n && !whole; i++) {
         struct json_object *item = manifest_item(r, "inputs", i), *file;
-        if (item && json_object_object_get_ex(item, "file", &file) && manifest_shape_is(r, "inputs", i, "shape", &r->input_descs[i]) &&
-            !manifest_shape_is(r, "inputs", i, "device_shape", &r->input_descs[i]))
-            return true;
+        whole = item && json_object_object_get_ex(item, "file", &file) && manifest_shape_is(r, "inputs", i, "shape", &in[i]) &&
+                !manifest_shape_is(r, "inputs", i, "device_shape", &in[i]);
     }
-    return false;
+    neff_close(neff);
+    return whole;
 }
 
 static size_t count_devices(const struct run *r)
@@ -756,7 +765,9 @@ static int load(struct run *r, neffd_client *client, neffd_artifact *artifact, c
     char group[32];
     int64_t begin = nf_now_ns();
     (void)nf_format(group, sizeof(group), "neffctl-%d", (int)getpid());
-    for (size_t d = 0; d < r->devices;) {
+    if (r->devices > 1 && takes_whole_arrays(r, artifact))
+        r->devices = 1;
+    for (size_t d = 0; d < r->devices; d++) {
         neffd_load_options options = {.struct_size = sizeof(options), .device = device, .threads = (uint32_t)threads};
         if (r->devices > 1) {
             options.rank = (uint32_t)d;
@@ -770,17 +781,9 @@ static int load(struct run *r, neffd_client *client, neffd_artifact *artifact, c
             nf_error_hint(err, "%s", why.hint);
             return rc;
         }
-        if (d++ > 0)
-            continue;
-        r->input_count = neffd_program_inputs(r->dev[0].program, &r->input_descs);
-        r->output_count = neffd_program_outputs(r->dev[0].program, &r->output_descs);
-        if (r->devices > 1 && takes_whole_arrays(r)) { /* again, as one that is no member of a group */
-            neffd_program_unload(r->dev[0].program);
-            r->dev[0].program = NULL;
-            r->devices = 1;
-            d = 0;
-        }
     }
+    r->input_count = neffd_program_inputs(r->dev[0].program, &r->input_descs);
+    r->output_count = neffd_program_outputs(r->dev[0].program, &r->output_descs);
     r->load_ns = nf_now_ns() - begin;
     if (r->input_count > TENSORS_MAX || r->output_count > TENSORS_MAX)
         return nf_fail(err, NF_ELIMIT, "the program has more than %d tensors", TENSORS_MAX);
