@@ -293,6 +293,12 @@ void cpu_features_print(uint64_t features, struct nf_buf *out)
         if (!(features & feature_names[i].bit)) continue;
         nf_buf_addf(out, "%s%s", first ? "" : " ", feature_names[i].name);
         first = false;
+        features &= ~feature_names[i].bit;
+    }
+    for (int bit = 0; bit < 64; bit++) {   /* of a later version, or damage */
+        if (!(features >> bit & 1)) continue;
+        nf_buf_addf(out, "%sbit%d", first ? "" : " ", bit);
+        first = false;
     }
     if (first) nf_buf_add_c(out, "none");
 }

@@ -177,6 +177,10 @@ START_TEST(code_for_another_processor)
         ck_assert_msg(strstr(err.message, i ? "lacks: avx512" : "lacks: neon") != NULL && err.hint[0], "%s", err.message);
         nf_buf_done(&neff);
     }
+    struct nf_buf b = NF_BUF_INIT;
+    cpu_features_print(CPU_FEATURE_AVX2 | (uint64_t)1 << 41, &b);   /* one that this version does not know */
+    ck_assert_str_eq(b.data, "avx2 bit41");
+    nf_buf_done(&b);
 }
 END_TEST
 
