@@ -149,12 +149,21 @@ struct fixup {
     struct cg_graph *g;       /* NULL: number says it */
     uint32_t number, id;
     struct nf_str line;
+    uint32_t at;                  /* its number */
+};
+/* A value and the line that made it. */
+struct made {
+    struct made *next;
+    struct cg_value *v;
+    struct nf_str line;
+    uint32_t at;
 };
 struct parser {
     struct scan scan;
     struct nf_str rest, line;     /* the lines behind this one, this one whole */
     struct cg *cg;
     struct fixup *fixups;
+    struct made *made;
     uint32_t number;              /* of the line */
 };
 
@@ -217,7 +226,7 @@ static int64_t *numbers(struct parser *s, uint32_t *ret_n)
 static void ref(struct parser *s, struct cg_graph *g, struct cg_value **slot)
 {
     struct fixup *f = NF_NEW(s->cg->arena, struct fixup);
-    *f = (struct fixup){.next = s->fixups, .slot = slot, .g = g, .line = s->line};
+    *f = (struct fixup){.next = s->fixups, .slot = slot, .g = g, .line = s->line, .at = s->number};
     if (scan_take(&s->scan, "@")) {
         f->g = NULL;
         f->number = (uint32_t)scan_number(&s->scan, 0, VALUES_MAX);
@@ -392,6 +401,9 @@ static struct cg_value *value(struct parser *s, struct cg_graph *g)
     if (s->scan.bad) return NULL;
     while (g->n < id) cg_raw(g, CG_SPLAT, CPU_PRED, 0, NULL)->dead = true;
     struct cg_value *v = cg_raw(g, CG_SPLAT, dt, rank, dims);
+    struct made *m = NF_NEW(s->cg->arena, struct made);
+    *m = (struct made){.next = s->made, .v = v, .line = s->line, .at = s->number};
+    s->made = m;
     scan_need(&s->scan, " = ");
     what(s, v);
     v->in = refs(s, g, &v->nin);
@@ -435,10 +447,121 @@ static struct cg_graph *body(struct parser *s, struct cg_graph *g, int depth)
     return g;
 }
 
+/* ------------------------------------------------------------------------------------------------------------ check */
+
+/* What the later stages take for granted of a value: the constructors of graph.c see to it, a text may say anything. */
+
+static bool within(int64_t first, int64_t count, int64_t step, int64_t dim)
+{
+    int64_t last;
+    if (count == 0) return true;
+    return !__builtin_mul_overflow(count - 1, step, &last) && !__builtin_add_overflow(last, first, &last) && first >= 0 && first < dim && last >= 0 && last < dim;
+}
+
+static bool same_shape(const struct cg_value *a, const struct cg_value *b)
+{
+    return a->rank == b->rank && memcmp(a->dims, b->dims, a->rank * sizeof *a->dims) == 0;
+}
+
+/* list and list2 as starts and steps of `part` in `whole`. */
+static bool places(const struct cg_value *v, const struct cg_value *part, const struct cg_value *whole)
+{
+    if (part->rank != whole->rank || v->nlist != part->rank || (part->rank && (!v->list || !v->list2))) return false;
+    for (int d = 0; d < part->rank; d++)
+        if (!within(v->list[d], part->dims[d], v->list2[d], whole->dims[d])) return false;
+    return true;
+}
+
+static bool view_holds(const struct cg_value *v, const struct cg_value *in)
+{
+    bool seen[CG_RANK_MAX] = {0};
+    if (v->dt != in->dt) return false;
+    if (v->kind == CG_RESHAPE) return v->count == in->count;
+    if (v->kind == CG_SLICE) return places(v, v, in);
+    if (v->nlist != in->rank || (in->rank && !v->list) || (v->kind == CG_TRANSPOSE && v->rank != in->rank)) return false;
+    for (int d = 0; d < in->rank; d++) {
+        int64_t to = v->list[d];
+        if (to < 0 || to >= v->rank || seen[to]) return false;
+        seen[to] = true;
+        if (v->kind == CG_TRANSPOSE ? v->dims[d] != in->dims[to] : in->dims[d] != 1 && in->dims[d] != v->dims[to]) return false;
+    }
+    return true;
+}
+
+static bool reduce_holds(const struct cg_value *v, const struct cg_value *in)
+{
+    uint32_t at = 0;
+    int kept = 0;
+    if (v->dt != in->dt || !v->nlist || v->rank + v->nlist != in->rank) return false;
+    for (int d = 0; d < in->rank; d++) {
+        if (at < v->nlist && v->list[at] == d) at++;
+        else if (kept == v->rank || v->dims[kept++] != in->dims[d]) return false;
+    }
+    return at == v->nlist;
+}
+
+static bool dot_holds(const struct cg_value *v)
+{
+    if (!v->dot || v->nin < 2) return false;
+    for (int o = 0; o < 3; o++) {
+        const struct cg_value *x = o == 2 ? v : v->in[o];
+        for (int k = 0; k < CG_RANK_MAX; k++) {
+            int64_t low = v->dot->base[o][k], high = low, reach;
+            bool empty = false;
+            for (int l = 0; l < v->dot->nloop; l++) {
+                int64_t c = v->dot->coef[o][k][l], n = v->dot->loop[l].extent;
+                empty = empty || n == 0;
+                if (n && (__builtin_mul_overflow(c, n - 1, &reach) || __builtin_add_overflow(reach, c < 0 ? low : high, c < 0 ? &low : &high))) return false;
+            }
+            if (k >= x->rank ? low || high : !empty && (low < 0 || high >= x->dims[k])) return false;
+        }
+    }
+    return true;
+}
+
+static bool holds(const struct cg_value *v)
+{
+    for (uint32_t i = 0; i < v->nin; i++)
+        if ((v->in[i]->graph == v->graph && v->in[i]->id >= v->id) || (v->in[i]->kind == CG_PIECE && v->kind != CG_ASSEMBLE)) return false;
+    switch ((enum cg_kind)v->kind) {
+    case CG_ARG: case CG_PARAM: case CG_SPLAT: return v->nin == 0;
+    case CG_CONST: return v->nin == 0 && v->data.len == (uint64_t)v->count * cpu_dt_bytes((enum cpu_dt)v->dt);
+    case CG_IOTA: return v->nin == 0 && v->index < v->rank;
+    case CG_EW:
+        if (v->nin == 0 || v->nin != rp_op_info[v->op].nsrc || v->op == RP_ST || v->op == RP_RED) return false;
+        for (uint32_t i = 0; i < v->nin; i++)
+            if (!same_shape(v->in[i], v)) return false;
+        return v->op != RP_CMP || v->aux < RP_CMP_TOTAL;
+    case CG_BROADCAST: case CG_RESHAPE: case CG_TRANSPOSE: case CG_SLICE: return v->nin == 1 && view_holds(v, v->in[0]);
+    case CG_REDUCE: return v->nin == 1 && reduce_holds(v, v->in[0]);
+    case CG_ASSEMBLE:
+        for (uint32_t i = 0; i < v->nin; i++)
+            if (v->in[i]->kind != CG_PIECE || v->in[i]->owner != v) return false;
+        return true;
+    case CG_PIECE:
+        return v->nin == 1 && v->owner && v->owner->kind == CG_ASSEMBLE && v->owner->graph == v->graph && v->dt == v->in[0]->dt && v->dt == v->owner->dt &&
+               same_shape(v, v->in[0]) && places(v, v, v->owner);
+    case CG_DOT: return dot_holds(v);
+    case CG_LIB:
+        for (uint32_t i = 0; i < v->ngraph; i++)
+            if (v->graph_attr[i] >= v->nattr) return false;
+        return true;
+    case CG_RESULT: return v->nin == 1 && v->in[0]->kind == CG_LIB && v->in[0]->graph == v->graph;
+    }
+    return false;
+}
+
+/* What may stand in the buffer of a result of the program: something that is computed into it. */
+static bool is_result(const struct cg_value *v)
+{
+    return v->output && v->stored && (v->kind == CG_EW || v->kind == CG_REDUCE || v->kind == CG_ASSEMBLE || v->kind == CG_DOT || v->kind == CG_RESULT);
+}
+
 static bool resolve(struct parser *s)
 {
     for (struct fixup *f = s->fixups; f; f = f->next) {
         s->line = f->line;
+        s->number = f->at;
         for (struct cg_graph *g = s->cg->newest; g && !f->g; g = g->older)
             if (g->number == f->number) f->g = g;
         if (!f->g || f->id >= f->g->n || (f->g->v[f->id]->dead && f->g->v[f->id]->kind != CG_ARG)) return false;
@@ -455,6 +578,14 @@ static bool resolve(struct parser *s)
         for (uint32_t i = 0; i < g->n; i++)
             for (uint32_t k = 0; k < g->v[i]->nresult; k++)
                 if (!g->v[i]->results[k]) return false;
+    bool good = true;
+    for (const struct made *m = s->made; m; m = m->next) {   /* the last first, so that the first that does not hold is named */
+        if (m->v->dead || holds(m->v)) continue;
+        good = false;
+        s->line = m->line;
+        s->number = m->at;
+    }
+    if (!good) return false;
     for (struct cg_graph *g = s->cg->newest; g; g = g->older)
         for (uint32_t i = 0; i < g->n; i++) cg_enter(g->v[i]);
     return true;
@@ -488,6 +619,7 @@ int cg_graph_parse(struct cg *cg, struct nf_str text, struct nf_error *err)
         cg->args[v->index] = v;
         cg->arg_bytes[v->index] = (uint64_t)v->count * cpu_dt_bytes((enum cpu_dt)v->dt);
     }
+    for (uint32_t i = 0; good && i < cg->nouts; i++) good = is_result(g->results[i]);
     for (uint32_t i = 0; good && i < cg->nouts; i++) cg->out_bytes[i] = (uint64_t)g->results[i]->count * cpu_dt_bytes((enum cpu_dt)g->results[i]->dt);
     if (good) return 0;
     nf_fail(err, NF_EGRAPH, "this is no graph of the native code generator: \"%.*s\"", (int)NF_MIN(s.line.len, (size_t)80), s.line.data ? s.line.data : "");

@@ -106,7 +106,13 @@ int neffopt_stage(struct hlo_module *m, const char *stage, bool to_stderr, struc
     return stage_of(m, (struct nf_str){0}, stage, to_stderr ? stderr : stdout, err);
 }
 
-int neffopt_stage_text(struct nf_str graph, const char *stage, struct nf_error *err) { return stage_of(NULL, graph, stage, stdout, err); }
+int neffopt_stage_text(struct nf_str graph, const char *stage, struct nf_error *err)
+{
+    int rc = stage_of(NULL, graph, stage, stdout, err);
+    if (rc != NF_EINTERNAL) return rc;
+    err->code = NF_EGRAPH;   /* not our mistake: a person has written it */
+    return nf_error_prefix(err, "the graph does not hold together");
+}
 
 int neffopt_steps(struct hlo_module *m, const char *inputs, struct nf_error *err)
 {

@@ -41,6 +41,11 @@ class Errors(unittest.TestCase):
             self.assertEqual((set(answer), set(answer["error"])), ({"error"}, ERROR), args)
             self.assertIn(answer["error"]["message"], text.stderr)
         self.assertRegex(self.run_it(junk, "--print").stderr, f"^neffopt: {junk}:2:3: ")
+        none = self.place.write("none", b"\1\2\3")
+        self.assertRegex(self.run_it(none, "--print").stderr, f"^neffopt: {none}: byte 0: ")
+        stage = self.place.write("stage.txt", "graph replicas=1 partitions=1 alias=-1\n%0:f32[4] = what\nreturn %0\n")
+        wrong = self.run_it(stage, "--native-stage=plan")
+        self.assertEqual((wrong.returncode, wrong.stderr), (1, f'neffopt: {stage}:2:1: this is no graph of the native code generator: "%0:f32[4] = what"\n'))
 
     def test_an_output_that_takes_nothing_is_said(self):
         for args in (["--help"], ["--list-ops"], ["--list-passes", "--json"], [self.file, "--print"], ["--check", self.file], ["--check", self.file, "--json"]):
