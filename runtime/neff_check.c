@@ -134,8 +134,10 @@ size_t neff_check(struct nf_str bytes, const struct neff_expect *expect, struct 
     }
     struct neff_header h;
     neff__header_decode((const uint8_t *)bytes.data, &h);
-    if (h.header_size != NEFF_HEADER_BYTES)
-        problem(&c, "header_size is %llu, not 1024", (unsigned long long)h.header_size);
+    if (h.header_size != NEFF_HEADER_BYTES) {   /* the other fields say nothing then */
+        problem(&c, "it is no NEFF: header_size is %llu, not 1024", (unsigned long long)h.header_size);
+        goto out;
+    }
     if (h.data_size != bytes.len - NEFF_HEADER_BYTES)
         problem(&c, "data_size is %llu, but %zu bytes follow the header", (unsigned long long)h.data_size, bytes.len - NEFF_HEADER_BYTES);
     if (h.version_major == 0)

@@ -76,6 +76,7 @@ struct run {
     struct result *results;
     struct cl_answer answer;
     neffd_artifact *file_artifact;
+    bool asked;                       /* for the artifact of a graph; else it was given, by file or key */
     int64_t load_ns, first_ns, median_ns, min_ns;
     double rel_tol, abs_tol;                     /* < 0: not given */
 };
@@ -376,6 +377,7 @@ static int get_artifact(struct run *r, struct ctl_request *q, neffd_client *clie
             return rc;
         }
         q->fraction = -1;
+        r->asked = true;
         rc = cl_ask(client, &q->request, CL_COMPILE, &r->answer, err);
         ctl_bar_clear(r->c);
         *ret_failed = r->answer.failed;
@@ -825,6 +827,8 @@ int ctl_cmd_run(struct ctl *c)
     r.output_dir = ctl_value(c, "output");
     if (random && r.inputs_dir)
         return ctl_usage(c, "--inputs and --random exclude each other");
+    if (!r.expected_dir && (ctl_flag(c, "rtol") || ctl_flag(c, "atol")))
+        return ctl_usage(c, "--%s says how closely results match: of what, says --expected DIR", ctl_flag(c, "rtol") ? "rtol" : "atol");
     int rc = ctl_value_u64(c, "random", UINT64_MAX, &seed, &err);
     if (rc < 0 || (rc = ctl_value_u64(c, "repeat", 100000000, &repeat, &err)) < 0 || (rc = ctl_value_u64(c, "threads", 4096, &threads, &err)) < 0 ||
         (rc = ctl_value_double(c, "rtol", &r.rel_tol, &err)) < 0 || (rc = ctl_value_double(c, "atol", &r.abs_tol, &err)) < 0)
@@ -837,6 +841,9 @@ int ctl_cmd_run(struct ctl *c)
         code = ctl_fail(c, &err, failed);
         goto out;
     }
+    bool target = ctl_flag(c, "target"), option = ctl_flag(c, "option");
+    if (!r.asked && (target || option) && !c->quiet)
+        fprintf(stderr, "neffctl: run: %s is compiled already, without effect: %s%s%s\n", ctl_clean(c->args[0]), target ? "--target" : "", target && option ? ", " : "", option ? "-O" : "");
     find_manifest(&r, r.expected_dir);
     find_manifest(&r, r.inputs_dir);
     r.devices = count_devices(&r);

@@ -525,6 +525,22 @@ class WithADaemon(unittest.TestCase):
             self.assertEqual(b"\033[" in out, colored, out)
         self.assertNotIn("\033", self.ok("status").out)
 
+    def test_run_says_what_an_option_does_not_change(self):
+        path = os.path.join(self.place.dir, "given.neff")
+        self.ok("compile", self.file, "-o", path)
+        told = self.ok("run", path, "--random", 1, "--target", "cpu", "-O", "tier=0")
+        self.assertEqual(told.err, f"neffctl: run: {path} is compiled already, without effect: --target, -O\n")
+        for args in (["run", path, "--random", 1, "-q", "-O", "tier=0"], ["run", path, "--random", 1], ["run", self.file, "--random", 1, "--target", "cpu", "-q"]):
+            self.assertEqual(self.ok(*args).err, "", args)
+        for option in ("rtol", "atol"):
+            wrong = self.place.ctl("run", path, "--random", 1, "--" + option, "0.5")
+            self.assertEqual((wrong.code, wrong.err.splitlines()[0]), (2, f"neffctl: run: --{option} says how closely results match: of what, says --expected DIR"), wrong)
+
+    def test_a_file_that_is_no_neff_has_one_problem(self):
+        found = self.place.ctl("neff", "check", self.place.write("long.mlir", GRAPH * 20))
+        self.assertEqual(found.code, 1, found)
+        self.assertRegex(found.out, r"^problem +it is no NEFF: header_size is \d+, not 1024\n$")
+
     def test_options_of_cpu_say_what_they_can_be(self):
         for option, can in (("tier=9", "0, 1"), ("native=yes", "auto, 0, 1"), ("optlevel=", "1, 2, 3")):
             wrong = self.place.ctl("compile", self.file, "--target", "cpu", "-O", option)
@@ -537,10 +553,15 @@ class WithADaemon(unittest.TestCase):
         os.mkfifo(pipe)
         neff = os.path.join(self.place.dir, "plain.neff")
         self.ok("compile", self.file, "-o", neff)
-        for args, head in ((["compile", self.file, "-o", pipe], open(neff, "rb").read()), (["bundle", "export", pipe], b"NEFFDBN1"),
+
+        def read(path):
+            with open(path, "rb") as f:
+                return f.read()
+
+        for args, head in ((["compile", self.file, "-o", pipe], read(neff)), (["bundle", "export", pipe], b"NEFFDBN1"),
                            (["run", neff, "--random", 1, "--profile", pipe], b'{"')):
             got = []
-            reader = threading.Thread(target=lambda: got.append(open(pipe, "rb").read()), daemon=True)
+            reader = threading.Thread(target=lambda: got.append(read(pipe)), daemon=True)
             reader.start()
             self.ok(*args)
             reader.join(20 * SLOW)
