@@ -29,6 +29,7 @@ enum { MC_MAX = 144, NC_ONCE = 256, TILE_BYTES = GEMM_MR_MAX * GEMM_NR_MAX * 8 }
 /* A panel block, a B block, one tile, and the rows of a narrower operand on their way to f32. */
 size_t gemm_scratch(void) { return (size_t)(MC_MAX + GEMM_MR_MAX) * GEMM_KC * 8 + (size_t)(GEMM_NC + GEMM_NR_MAX) * GEMM_KC * 8 + TILE_BYTES + 256; }
 
+/* Whole tiles, so that direct_mode judges those that direct_block makes. */
 static int block_rows(const struct gemm_kernels *k) { return MC_MAX / k->mr * k->mr; }
 
 void gemm_block(const struct gemm *g, int threads, int64_t *ret_rows, int64_t *ret_cols)

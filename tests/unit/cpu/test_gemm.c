@@ -6,7 +6,7 @@
 static float value(int64_t i) { return (float)((i * 7919 + 13) % 41 - 20) / 16; }
 
 /* C of the layout given by strides, against a plain loop in double. */
-static void product(const struct gemm_kernels *only, int64_t m, int64_t n, int64_t k, bool at, bool bt, bool ct, enum cpu_dt type, bool f64)
+static void product(int64_t m, int64_t n, int64_t k, bool at, bool bt, bool ct, enum cpu_dt type, bool f64)
 {
     size_t size = f64 ? 8 : cpu_dt_bytes(type);
     char *a = nf_alloc((size_t)(m * k) * size + 8), *b = nf_alloc((size_t)(k * n) * size + 8), *c = nf_alloc((size_t)(m * n) * 8 + 8);
@@ -29,7 +29,6 @@ static void product(const struct gemm_kernels *only, int64_t m, int64_t n, int64
     struct gemm g = {st, st, f64 ? CPU_F64 : CPU_F32, a, b, c, m, n, k, am, ak, bk, bn, cm, cn};
     void *scratch = nf_alloc(gemm_scratch());
     int64_t rows, cols;
-    (void)only;
     gemm_block(&g, 3, &rows, &cols);
     ck_assert(rows >= 1 && cols >= 1);
     for (int64_t i = 0; i < m; i += rows)
@@ -54,23 +53,23 @@ START_TEST(every_shape_and_layout)
     static const int64_t e[] = {1, 2, 3, 5, 6, 7, 11, 13, 16, 17, 31, 33, 49};
     for (size_t i = 0; i < NF_ARRAY_LEN(e); i++)
         for (size_t j = 0; j < NF_ARRAY_LEN(e); j += 2)
-            for (int layout = 0; layout < 8; layout++) product(NULL, e[i], e[j], e[(i + j) % NF_ARRAY_LEN(e)], layout & 1, layout & 2, layout & 4, CPU_F32, layout == 5);
+            for (int layout = 0; layout < 8; layout++) product(e[i], e[j], e[(i + j) % NF_ARRAY_LEN(e)], layout & 1, layout & 2, layout & 4, CPU_F32, layout == 5);
 }
 END_TEST
 
 START_TEST(blocks_of_every_dim)
 {
-    product(NULL, 160, 40, 600, false, false, false, CPU_F32, false);
-    product(NULL, 7, 1100, 300, false, true, false, CPU_F32, false);
-    product(NULL, 300, 50, 257, true, false, true, CPU_F32, true);
+    product(160, 40, 600, false, false, false, CPU_F32, false);
+    product(7, 1100, 300, false, true, false, CPU_F32, false);
+    product(300, 50, 257, true, false, true, CPU_F32, true);
 }
 END_TEST
 
 START_TEST(narrow_operands)
 {
-    product(NULL, 19, 37, 70, false, false, false, CPU_BF16, false);
-    product(NULL, 19, 37, 70, true, true, false, CPU_F16, false);
-    product(NULL, 5, 6, 7, false, true, false, CPU_F8E4M3FN, false);
+    product(19, 37, 70, false, false, false, CPU_BF16, false);
+    product(19, 37, 70, true, true, false, CPU_F16, false);
+    product(5, 6, 7, false, true, false, CPU_F8E4M3FN, false);
 }
 END_TEST
 
@@ -85,8 +84,8 @@ START_TEST(few_columns)
     for (size_t i = 0; i < NF_ARRAY_LEN(a); i++) a[i] = value((int64_t)i);
     for (size_t i = 0; i < NF_ARRAY_LEN(b); i++) b[i] = value((int64_t)i * 5 + 2);
     for (int n = 1; n <= 9; n++) {
-        product(NULL, 27, n, 300, false, false, false, CPU_F32, false);
-        product(NULL, 27, n, 64, false, true, true, CPU_F32, false);
+        product(27, n, 300, false, false, false, CPU_F32, false);
+        product(27, n, 64, false, true, true, CPU_F32, false);
         for (int i = 0; i < M; i++) {
             am[i] = i * 5;
             cm[i] = i * n;
@@ -106,6 +105,39 @@ START_TEST(few_columns)
                 double want = 0;
                 for (int k = 0; k < K; k++) want += (double)a[am[i] + ak[k]] * (double)b[bk[k] + bn[j]];
                 ck_assert_msg(fabs((double)c[0][i * n + j] - want) < 1e-3, "%d columns at %d, %d: %g, not %g", n, i, j, (double)c[0][i * n + j], want);
+            }
+    }
+    free(scratch);
+}
+END_TEST
+
+/* Windows of 3 x 3 over an image: rows of C that are neighbours in A up to the end of a row of the image, which tiles of all kernels meet, in more
+ * rows than a block has. */
+START_TEST(windows_of_an_image)
+{
+    enum { SIDE_MAX = 42, TAPS = 9, N = 16 };
+    static float a[(SIDE_MAX + 2) * (SIDE_MAX + 2)], b[TAPS * N], c[SIDE_MAX * SIDE_MAX * N];
+    static int64_t am[SIDE_MAX * SIDE_MAX], cm[SIDE_MAX * SIDE_MAX], ak[TAPS], bk[TAPS], bn[N], cn[N];
+    void *scratch = nf_alloc(gemm_scratch());
+    for (size_t i = 0; i < NF_ARRAY_LEN(a); i++) a[i] = value((int64_t)i);
+    for (size_t i = 0; i < NF_ARRAY_LEN(b); i++) b[i] = value((int64_t)i * 5 + 2);
+    for (int j = 0; j < N; j++) bn[j] = cn[j] = j;
+    for (int side = 20; side <= SIDE_MAX; side++) {
+        for (int i = 0; i < side * side; i++) {
+            am[i] = i / side * (side + 2) + i % side;
+            cm[i] = i * N;
+        }
+        for (int k = 0; k < TAPS; k++) {
+            ak[k] = k / 3 * (side + 2) + k % 3;
+            bk[k] = k * N;
+        }
+        struct gemm g = {CPU_F32, CPU_F32, CPU_F32, a, b, c, side * side, N, TAPS, am, ak, bk, bn, cm, cn};
+        gemm_run(&g, 0, side * side, 0, N, scratch);
+        for (int i = 0; i < side * side; i++)
+            for (int j = 0; j < N; j++) {
+                double want = 0;
+                for (int k = 0; k < TAPS; k++) want += (double)a[am[i] + ak[k]] * (double)b[bk[k] + bn[j]];
+                ck_assert_msg(fabs((double)c[i * N + j] - want) < 1e-4, "side %d at %d, %d: %g, not %g", side, i, j, (double)c[i * N + j], want);
             }
     }
     free(scratch);
@@ -165,6 +197,7 @@ int main(void)
     tcase_add_test(c, blocks_of_every_dim);
     tcase_add_test(c, narrow_operands);
     tcase_add_test(c, few_columns);
+    tcase_add_test(c, windows_of_an_image);
     tcase_add_test(c, kernels_agree);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
