@@ -291,6 +291,8 @@ static int import(struct state *s, const Neffd__Worker__V1__Key *k, struct nf_er
     if (rc < 0) {
         if (err && !err->stage)
             err->stage = NEFFD__V1__STAGE__STAGE_IMPORT;
+        if (rc == NF_ELIMIT && err && !err->hint[0])
+            nf_error_hint(err, "what a graph may be is limited by the daemon's options max_input, max_depth, max_ops, max_literal and max_graph_memory");
         return rc;
     }
     if (nf_arena_over(s->arena))

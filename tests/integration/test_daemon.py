@@ -254,6 +254,13 @@ def malformed_graphs():
         done(c.compile(text, timeout=30)[0])
 
 
+def limits_of_graphs_name_their_options():
+    for option, value in (("max-ops", "1"), ("max-depth", "1"), ("max-graph-memory", "1")):
+        with Daemon(args=[f"--{option}", value]) as d, d.client() as c:
+            error = failed(c.compile(module(1), timeout=30, eager=True)[0])
+            expect(error["code"] == "limit_exceeded" and option.replace("-", "_") in error["hint"], option, error)
+
+
 def configuration_over_the_wire():
     with Daemon(args=["--workers", "2"], env={"NEFFD_RETRIES": "5"}) as d, d.client() as c:
         config = c.config()
@@ -532,6 +539,7 @@ if __name__ == "__main__":
     main([starts_and_ends, idle_memory, second_instance_is_refused, stale_socket_is_taken_over, foreign_socket_is_not_stolen,
           a_socket_that_is_swept_away_comes_back, a_socket_of_another_daemon_is_left_to_it, tcp_on_loopback,
           tcp_elsewhere_is_refused, print_and_check_config, health, reflection, unknown_methods_and_bad_messages, bad_requests, malformed_graphs,
+          limits_of_graphs_name_their_options,
           configuration_over_the_wire, sighup_rereads, notify_and_activation, foreign_uid, few_descriptors, max_clients_is_back_pressure,
           pings_of_a_waiter_are_welcome, slow_reader_costs_little, signals_are_the_loops, ignored_signals_are_taken,
           a_peer_that_does_not_read_does_not_hold_up_the_end, a_worker_that_is_traced_does_not_hold_up_the_end, administration,
