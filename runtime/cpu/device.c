@@ -40,7 +40,7 @@ struct cpu_program {
     struct plan *plan;
     const char *constants;
     void *image;
-    size_t image_bytes;
+    size_t image_bytes, image_into; /* image_into: where the image begins in what is mapped for it */
     size_t scratch_stride;
     struct cpu_rendezvous *group;
     uint32_t replicas, partitions, rank;
@@ -122,7 +122,9 @@ static int map_copy(struct nf_str code, void **ret_image, struct nf_error *err)
     return rc;
 }
 
-static int map_image(struct nf_str file, struct nf_str code, const struct rt_load_options *o, void **ret_image, struct nf_error *err)
+/* The image lies in a file at a multiple of NEFF_PAGE, which its code relies on. Pages may be larger (of 64 KiB on some aarch64 systems): then
+ * what is before the image in its page is mapped with it. *ret_into: how much that is. */
+static int map_image(struct nf_str file, struct nf_str code, const struct rt_load_options *o, void **ret_image, size_t *ret_into, struct nf_error *err)
 {
     if (o->file_fd >= 0) {
         uid_t owner = (uid_t)o->owner_uid;
@@ -133,15 +135,17 @@ static int map_image(struct nf_str file, struct nf_str code, const struct rt_loa
             nf_error_hint(err, "compile it yourself, or run the daemon as a user that you trust");
             return NF_EPERM;
         }
-        size_t offset = (size_t)(code.data - file.data), page = (size_t)sysconf(_SC_PAGESIZE);
-        if (offset % page == 0) {
-            void *p = mmap(NULL, code.len, PROT_READ | PROT_EXEC, MAP_PRIVATE, o->file_fd, (off_t)offset);
+        size_t offset = (size_t)(code.data - file.data), into = offset % (size_t)sysconf(_SC_PAGESIZE);
+        if (offset % NEFF_PAGE == 0) {
+            char *p = mmap(NULL, code.len + into, PROT_READ | PROT_EXEC, MAP_PRIVATE, o->file_fd, (off_t)(offset - into));
             if (p != MAP_FAILED) {
-                *ret_image = p;
+                *ret_image = p + into;
+                *ret_into = into;
                 return 0;
             }
         }
     }
+    *ret_into = 0;
     return map_copy(code, ret_image, err);
 }
 
@@ -160,7 +164,7 @@ static void unload(struct rt_program *program)
         free(i->ptr);
         free(i);
     }
-    if (p->image) munmap(p->image, p->image_bytes);
+    if (p->image) munmap((char *)p->image - p->image_into, p->image_into + p->image_bytes);
     cpu_group_leave(p->group);
     neff_close(p->neff);
     pthread_mutex_destroy(&p->lock);
@@ -230,7 +234,7 @@ static int load(struct rt_device *device, struct nf_str bytes, const struct rt_l
     if ((rc = check_features(p->plan->features, err))) goto out;
     p->constants = constants.data;
     if (image.len) {
-        if ((rc = map_image(bytes, image, o, &p->image, err))) goto out;
+        if ((rc = map_image(bytes, image, o, &p->image, &p->image_into, err))) goto out;
         p->image_bytes = image.len;
     }
     p->scratch_stride = (size_t)p->plan->scratch_bytes;

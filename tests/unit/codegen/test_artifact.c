@@ -10,7 +10,10 @@
 
 #include <check.h>
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct rt_device *device;
@@ -163,6 +166,91 @@ START_TEST(code_of_a_stranger)
 }
 END_TEST
 
+/* A system of larger pages, as some of aarch64 are: they can be had of a file at their own multiples only. */
+static size_t large_page;
+static int maps_of_code, maps_left;
+long __real_sysconf(int name);
+long __wrap_sysconf(int name);
+void *__real_mmap64(void *at, size_t len, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t len, int prot, int flags, int fd, off_t offset);
+int __real_munmap(void *at, size_t len);
+int __wrap_munmap(void *at, size_t len);
+static char *code_at;
+static size_t code_len;
+
+long __wrap_sysconf(int name) { return large_page && name == _SC_PAGESIZE ? (long)large_page : __real_sysconf(name); }
+void *__wrap_mmap64(void *at, size_t len, int prot, int flags, int fd, off_t offset)
+{
+    if (large_page && offset % (off_t)large_page) {
+        errno = EINVAL;
+        return MAP_FAILED;
+    }
+    void *p = __real_mmap64(at, len, prot, flags, fd, offset);
+    if (large_page && prot & PROT_EXEC) {
+        maps_of_code++;
+        maps_left++;
+        code_at = p;
+        code_len = len;
+    }
+    return p;
+}
+int __wrap_munmap(void *at, size_t len)
+{
+    if (large_page && at == code_at && len == code_len) maps_left--;
+    return __real_munmap(at, len);
+}
+
+START_TEST(code_in_large_pages)
+{
+    char path[] = "/tmp/test_artifact_XXXXXX";
+    static float a[37 * 64], b[64], want[37], got[37];
+    static uint16_t want_half[37 * 64], got_half[37 * 64];
+    struct nf_buf neff = NF_BUF_INIT;
+    struct nf_error err = {0};
+    struct nf_str image;
+    struct neff *n;
+    struct rt_program *p = NULL;
+    struct rt_load_options o = RT_LOAD_OPTIONS_INIT;
+    for (int i = 0; i < 37 * 64; i++) a[i] = (float)(i % 100) / 7 - 6;
+    for (int i = 0; i < 64; i++) b[i] = (float)i / 9;
+    ck_assert_msg(compile(program, 0, &neff, NULL, &err) == 0, "%s", err.message);
+    ck_assert_int_eq(neff_open(nf_buf_str(&neff), &n, &err), 0);
+    ck_assert(neff_member(n, CPU_MEMBER_IMAGE, &image));
+    ck_assert_uint_ne((size_t)(image.data - neff.data) % 65536, 0);
+    neff_close(n);
+    ck_assert_msg(rt_program_load(device, nf_buf_str(&neff), NULL, &p, &err) == 0, "%s", err.message);
+    ck_assert_int_eq(rt_execute_host(p, (const void *[]){a, b}, (void *[]){want, want_half}, &err), 0);
+    rt_program_unload(p);
+    o.file_fd = mkstemp(path);
+    ck_assert_int_ge(o.file_fd, 0);
+    unlink(path);
+    ck_assert_int_eq(nf_fd_write_all(o.file_fd, neff.data, neff.len), 0);
+    large_page = 65536;
+    ck_assert_msg(rt_program_load(device, nf_buf_str(&neff), &o, &p, &err) == 0, "%s", err.message);
+    ck_assert_int_eq(maps_of_code, 1);
+    struct stat st;
+    ck_assert_int_eq(fstat(o.file_fd, &st), 0);
+    char line[512];
+    bool of_file = false;
+    FILE *f = fopen("/proc/self/maps", "re");
+    ck_assert_ptr_nonnull(f);
+    while (fgets(line, sizeof line, f)) {
+        unsigned long from, inode;
+        if (sscanf(line, "%lx-%*x %*s %*x %*s %lu", &from, &inode) == 2 && (char *)from == code_at) of_file = inode == (unsigned long)st.st_ino;
+    }
+    fclose(f);
+    ck_assert_msg(of_file, "the code is not mapped from its file");
+    ck_assert_int_eq(rt_execute_host(p, (const void *[]){a, b}, (void *[]){got, got_half}, &err), 0);
+    ck_assert_mem_eq(got, want, sizeof want);
+    ck_assert_mem_eq(got_half, want_half, sizeof want_half);
+    rt_program_unload(p);
+    ck_assert_int_eq(maps_left, 0);
+    large_page = 0;
+    close(o.file_fd);
+    nf_buf_done(&neff);
+}
+END_TEST
+
 START_TEST(code_for_another_processor)
 {
     const uint64_t others[] = {CPU_FEATURE_NEON, CPU_FEATURE_AVX2 | CPU_FEATURE_FMA | CPU_FEATURE_F16C | CPU_FEATURE_BMI | CPU_FEATURE_AVX512};
@@ -174,7 +262,8 @@ START_TEST(code_for_another_processor)
         if (!(others[i] & ~cpu_features())) continue;
         ck_assert_msg(compile(program, others[i], &neff, NULL, &err) == 0, "%s", err.message);
         ck_assert_int_eq(rt_program_load(device, nf_buf_str(&neff), NULL, &p, &err), NF_EUNSUPPORTED);
-        ck_assert_msg(strstr(err.message, i ? "lacks: avx512" : "lacks: neon") != NULL && err.hint[0], "%s", err.message);
+        const char *lacks = strstr(err.message, "lacks: ");
+        ck_assert_msg(lacks && strstr(lacks, i ? "avx512" : "neon") && err.hint[0], "%s", err.message);
         nf_buf_done(&neff);
     }
     struct nf_buf b = NF_BUF_INIT;
@@ -343,6 +432,7 @@ int main(void)
     tcase_add_test(c, link_refuses);
     tcase_add_test(c, objects_with_wrong_bytes);
     tcase_add_test(c, code_of_a_stranger);
+    tcase_add_test(c, code_in_large_pages);
     tcase_add_test(c, code_for_another_processor);
     tcase_add_test(c, damaged_files);
     tcase_add_loop_test(c, kernels_do_not_depend_on_their_neighbours, 0, 3);
