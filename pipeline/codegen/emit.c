@@ -16,7 +16,7 @@ static int target_of(uint64_t features, struct emit_target *t, struct nf_error *
 {
     const uint64_t v3 = CPU_FEATURE_AVX2 | CPU_FEATURE_FMA | CPU_FEATURE_F16C | CPU_FEATURE_BMI;
     if (features & CPU_FEATURE_NEON) {
-        *t = (struct emit_target){.lanes = 4, .f16 = true, .cpu = "generic", .features = "+neon,+fullfp16", .triple = "aarch64-unknown-linux-gnu"};
+        *t = (struct emit_target){.lanes = 4, .f16 = true, .cpu = "generic", .features = "+neon", .triple = "aarch64-unknown-linux-gnu"};
         return 0;
     }
     if ((features & v3) != v3)

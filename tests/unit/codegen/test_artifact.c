@@ -366,6 +366,39 @@ START_TEST(cross_compiles)
 }
 END_TEST
 
+static void keep_assembly(void *user, const char *stage, struct nf_str text)
+{
+    if (strcmp(stage, "assembly") == 0) nf_buf_add_str(user, text);
+}
+
+/* Code for NEON asks for no more than every aarch64 processor has: f16 is converted, but not put into registers or computed with, which
+ * ARMv8.2 brought. */
+START_TEST(code_for_every_aarch64_processor)
+{
+    static const char text[] =
+        "func.func @main(%p: tensor<9x37xi1>, %n: tensor<9x37xi8>) -> (tensor<9x37xf16>, tensor<3xf16>, tensor<9x37xf16>, tensor<f16>) {\n  %s = stablehlo.constant dense<3> : tensor<1xi64>\n"
+        "  %a = stablehlo.constant dense<1.5> : tensor<9x37xf16>\n  %b = stablehlo.constant dense<9.1> : tensor<9x37xf16>\n"
+        "  %r = stablehlo.select %p, %a, %b : tensor<9x37xi1>, tensor<9x37xf16>\n  %z = stablehlo.constant dense<1.0> : tensor<f16>\n"
+        "  %one = stablehlo.rng %z, %z, %s, distribution = UNIFORM : (tensor<f16>, tensor<f16>, tensor<1xi64>) -> tensor<3xf16>\n"
+        "  %c = stablehlo.convert %n : (tensor<9x37xi8>) -> tensor<9x37xf16>\n"
+        "  %m = stablehlo.reduce(%c init: %z) applies stablehlo.maximum across dimensions = [0, 1] : (tensor<9x37xf16>, tensor<f16>) -> tensor<f16>\n"
+        "  return %r, %one, %c, %m : tensor<9x37xf16>, tensor<3xf16>, tensor<9x37xf16>, tensor<f16>\n}\n";
+    struct nf_buf neff = NF_BUF_INIT, assembly = NF_BUF_INIT;
+    struct nf_error err = {0};
+    struct nf_arena *a = nf_arena_new(0);
+    struct hlo_module *m;
+    struct cg_request q = {.tier = 1, .features = CPU_FEATURE_NEON, .print = keep_assembly, .print_user = &assembly};
+    ck_assert_msg(hlo_parse(nf_str_c(text), NULL, a, &m, &err) == 0, "%s", err.message);
+    ck_assert_msg(cg_compile(m, &q, &neff, NULL, &err) == 0, "%s", err.message);
+    ck_assert_ptr_nonnull(strstr(assembly.data, "fcvt"));
+    static const char *const not_in_the_first[] = {"\tfmov\th", "\tscvtf\th", "\tucvtf\th", "\tfadd\th", "\tfmax\th"};
+    for (size_t i = 0; i < NF_ARRAY_LEN(not_in_the_first); i++) ck_assert_msg(!strstr(assembly.data, not_in_the_first[i]), "%s", not_in_the_first[i]);
+    nf_arena_free(a);
+    nf_buf_done(&neff);
+    nf_buf_done(&assembly);
+}
+END_TEST
+
 /* A kernel's bytes do not depend on what else is compiled with it, so that they are the same with and without a cache: constants of every size,
  * for every processor. */
 START_TEST(kernels_do_not_depend_on_their_neighbours)
@@ -435,6 +468,7 @@ int main(void)
     tcase_add_test(c, code_in_large_pages);
     tcase_add_test(c, code_for_another_processor);
     tcase_add_test(c, damaged_files);
+    tcase_add_test(c, code_for_every_aarch64_processor);
     tcase_add_loop_test(c, kernels_do_not_depend_on_their_neighbours, 0, 3);
     tcase_add_loop_test(c, cross_compiles, 0, 3);
     suite_add_tcase(s, c);
