@@ -1,15 +1,18 @@
 /* emit_kernel.c: a row program as LLVM IR with explicit vectors.
  *
- * The loops are those of rowprog.h: over the parallel range, over sequential dims, over vectors of the last dim with a scalar
- * loop for what is left. Instructions that do not depend on the vector index are emitted once before that loop, as scalars.
- * Reductions use several accumulators and a fixed tree. No fast-math flags: only the sums that reductions reorder are. */
+ * The loops are those of rowprog.h: over the parallel range, over sequential dims, over vectors of the last dim. What is left of it are
+ * vectors of half as many lanes, a quarter and so on, one of each at most: no masks, behind whose stores loads would wait. Instructions
+ * that do not depend on the vector index are emitted once before that loop, as scalars. Reductions use several accumulators and a fixed
+ * tree. No fast-math flags: only the sums that reductions reorder are. */
 #include "pipeline/codegen/emit_internal.h"
 #include "pipeline/codegen/vmath.h"
 
 #include <math.h>
 
-enum { UNROLL = 4 };
+enum { UNROLL = 4, SLOTS = UNROLL + 4 };
 typedef LLVMValueRef V;
+/* Accumulators: UNROLL of whole vectors, then those of 1, 2, 4 and 8 lanes for what is left. */
+static int slot_of(int lanes) { return lanes == 1 ? UNROLL : lanes == 2 ? UNROLL + 1 : lanes == 4 ? UNROLL + 2 : UNROLL + 3; }
 
 struct em {
     const struct rp_prog *p;
@@ -24,7 +27,7 @@ struct em {
     V *rowp;               /* address of each access at the parallel index */
     V *addr;               /* ... and at the sequential index */
     V *val, *inv;          /* by instruction: vector of the current slot; scalar, when it is the same for all lanes */
-    V (*acc)[UNROLL + 1];  /* accumulators of reductions (allocas); the last is the scalar tail's */
+    V (*acc)[SLOTS];       /* accumulators of reductions (allocas); see slot_of */
     V (*done)[UNROLL];     /* finished reductions: a scalar (ROW) or a vector for each slot (COL) */
     V idx[RP_DIMS_MAX];    /* loop counters */
     bool *same;            /* instruction does not depend on the vector index */
@@ -626,7 +629,7 @@ static V identity(struct em *e, int kind, enum cpu_dt t)
 
 static V operand(struct em *e, int i, int vl) { return e->same[i] ? splat(e, e->inv[i], vl) : e->val[i]; }
 
-/* Instruction i for vl lanes at column col. slot: accumulator (UNROLL: the scalar tail's). */
+/* Instruction i for vl lanes at column col. slot: accumulator. */
 static void instruction(struct em *e, int i, V col, int vl, V mask, int slot)
 {
     const struct rp_ins *s = &e->p->ins[i];
@@ -739,17 +742,19 @@ static bool has_op(const struct rp_prog *p, int from, int to, int least_cost, bo
     return false;
 }
 
-static void init_accumulators(struct em *e, int from, int to, int slots, int vl, bool tail)
+/* left: of the last dim, less than a vector. */
+static void init_accumulators(struct em *e, int from, int to, int slots, int vl, int64_t left)
 {
     for (int i = from; i < to; i++) {
         if (e->p->ins[i].op != RP_RED) continue;
         V id = identity(e, e->p->ins[i].aux, (enum cpu_dt)e->p->ins[i].dt);
         for (int u = 0; u < slots; u++) LLVMBuildStore(B, const_splat(id, vl), e->acc[i][u]);
-        if (tail) LLVMBuildStore(B, id, e->acc[i][UNROLL]);
+        for (int h = vl / 2; h; h /= 2)
+            if (left & h) LLVMBuildStore(B, const_splat(id, h), e->acc[i][slot_of(h)]);
     }
 }
 
-/* A pass of ROW mode: sequential loops, then vectors, then single lanes. */
+/* A pass of ROW mode: sequential loops, then vectors, then what is left of a vector. */
 static void row_pass(struct em *e, int from, int to)
 {
     const struct rp_prog *p = e->p;
@@ -759,7 +764,7 @@ static void row_pass(struct em *e, int from, int to)
     bool reduces = has_op(p, from, to, 0, true);
     int U = reduces && !has_op(p, from, to, 8, false) && n >= L * UNROLL ? UNROLL : 1;
     find_same(e, from, to, false);
-    init_accumulators(e, from, to, U, L, true);
+    init_accumulators(e, from, to, U, L, n % L);
     struct loop seq[RP_DIMS_MAX];
     for (int d = p->npar; d < last; d++) {
         seq[d] = loop_begin(e, c64(e, 0));
@@ -782,11 +787,8 @@ static void row_pass(struct em *e, int from, int to)
         body(e, from, to, l.i, L, NULL, 0);
         loop_end(e, &l, L, c64(e, vectors - L));
     }
-    if (n > vectors) {
-        struct loop l = loop_begin(e, c64(e, vectors));
-        body(e, from, to, l.i, 1, NULL, UNROLL);
-        loop_end(e, &l, 1, c64(e, n - 1));
-    }
+    for (int h = L / 2, left = (int)(n - vectors); h; h /= 2)
+        if (left & h) body(e, from, to, c64(e, n - (left & (2 * h - 1))), h, NULL, slot_of(h));
     for (int d = last - 1; d >= p->npar; d--) loop_end(e, &seq[d], 1, c64(e, p->dims[d] - 1));
     for (int i = from; i < to; i++) {
         const struct rp_ins *s = &p->ins[i];
@@ -797,7 +799,11 @@ static void row_pass(struct em *e, int from, int to)
         for (int h = 1; h < U; h *= 2)
             for (int u = 0; u + h < U; u += 2 * h) r[u] = combine(e, s->aux, t, r[u], r[u + h], L);
         x = tree(e, s->aux, t, r[0], L);
-        if (n > vectors) x = combine(e, s->aux, t, x, LLVMBuildLoad2(B, lane_type(e, t), e->acc[i][UNROLL], ""), 1);
+        for (int h = L / 2; h; h /= 2) {
+            if (!((n - vectors) & h)) continue;
+            V y = LLVMBuildLoad2(B, vec(lane_type(e, t), h), e->acc[i][slot_of(h)], "");
+            x = combine(e, s->aux, t, x, h > 1 ? tree(e, s->aux, t, y, h) : y, 1);
+        }
         e->done[i][0] = cpu_dt_small(t) ? round_small(e, t, x, 1) : x;
     }
 }
@@ -808,7 +814,7 @@ static void col_pass(struct em *e, int from, int to, V first, V *mask, int U)
     const struct rp_prog *p = e->p;
     int last = p->nd - 1, L = e->lanes;
     find_same(e, from, to, true);
-    init_accumulators(e, from, to, U, L, false);
+    init_accumulators(e, from, to, U, L, 0);
     struct loop seq[RP_DIMS_MAX];
     for (int d = p->npar; d < last; d++) {
         seq[d] = loop_begin(e, c64(e, 0));
@@ -898,7 +904,7 @@ static void make_accumulators(struct em *e, int slots)
         if (e->p->ins[i].op != RP_RED) continue;
         LLVMTypeRef t = lane_type(e, (enum cpu_dt)e->p->ins[i].dt);
         for (int u = 0; u < slots; u++) e->acc[i][u] = LLVMBuildAlloca(B, vec(t, e->lanes), "");
-        e->acc[i][UNROLL] = LLVMBuildAlloca(B, t, "");
+        for (int h = 1; h < e->lanes; h *= 2) e->acc[i][slot_of(h)] = LLVMBuildAlloca(B, vec(t, h), "");
     }
 }
 
