@@ -94,11 +94,11 @@ static void materialise(struct gen *n, struct cg_value *v)
         in->stored = in->barrier = true;
         return;
     }
-    struct cg_value *c = cg_copy(v->graph, in); /* appended; moved in front of its reader */
+    struct cg_value *c = cg_copy(v->graph, in); /* appended, or of a later reader: moved in front of this one */
     struct cg_graph *g = v->graph;
     uint32_t at = v->id;
-    if (c->id == g->n - 1 && c->id > at) {
-        memmove(g->v + at + 1, g->v + at, (g->n - 1 - at) * sizeof *g->v);
+    if (c->id > at) {
+        memmove(g->v + at + 1, g->v + at, (c->id - at) * sizeof *g->v);
         g->v[at] = c;
         for (uint32_t i = at; i < g->n; i++) g->v[i]->id = i;
     }
