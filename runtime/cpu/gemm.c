@@ -35,7 +35,7 @@ static int block_rows(const struct gemm_kernels *k) { return MC_MAX / k->mr * k-
 void gemm_block(const struct gemm *g, int threads, int64_t *ret_rows, int64_t *ret_cols)
 {
     const struct gemm_kernels *k = kernels();
-    int64_t mr = k->mr, nr = g->c_type == CPU_F32 ? k->nr32 : k->nr64;
+    int64_t mr = k->mr, nr = cpu_dt_bytes(g->c_type) == 4 ? k->nr32 : k->nr64;
     /* Tall blocks: what is packed of B serves all rows of a block. */
     int64_t rows = NF_MIN(g->m, (int64_t)8 * block_rows(k)), cols = NF_MIN(g->n, (int64_t)GEMM_NC);
     /* Enough tasks for every thread, but none so small that packing shows. */
@@ -125,6 +125,8 @@ static inline double load_f64(enum cpu_dt t, const void *p, int64_t i)
     }
 PACK(float, pack_f32)
 PACK(double, pack_f64)
+PACK(uint32_t, pack_u32)
+PACK(uint64_t, pack_u64)
 
 static void pack_any_f32(float *dst, enum cpu_dt t, const void *src, const int64_t *across, const int64_t *along, int width, int real, int64_t kc,
                          bool across1, bool along1)
@@ -176,16 +178,29 @@ static void pack_block_f32(const struct gemm_kernels *uk, bool is_b, float *dst,
         }
     }
 }
-static void pack_block_f64(const struct gemm_kernels *uk, bool is_b, double *dst, enum cpu_dt t, const void *src, const int64_t *across, const int64_t *along, int64_t n,
-                           int64_t kc)
-{
-    const int width = is_b ? uk->nr64 : uk->mr;
-    const bool along1 = contiguous(along, kc);
-    for (int64_t i = 0; i < n; i += width) {
-        const int64_t real = NF_MIN(n - i, (int64_t)width);
-        pack_any_f64(dst + i * kc, t, src, across + i, along, is_b ? width : (int)real, (int)real, kc, contiguous(across + i, real), along1);
+#define PACK_BLOCK(type, name, nr_field, pack)                                                                                                          \
+    static void name(const struct gemm_kernels *uk, bool is_b, type *dst, enum cpu_dt t, const void *src, const int64_t *across, const int64_t *along, \
+                     int64_t n, int64_t kc)                                                                                                            \
+    {                                                                                                                                                  \
+        const int width = is_b ? uk->nr_field : uk->mr;                                                                                                \
+        const bool along1 = contiguous(along, kc);                                                                                                     \
+        for (int64_t i = 0; i < n; i += width) {                                                                                                       \
+            const int real = (int)NF_MIN(n - i, (int64_t)width);                                                                                       \
+            pack(dst + i * kc, t, src, across + i, along, is_b ? width : real, real, kc, contiguous(across + i, real), along1);                        \
+        }                                                                                                                                              \
     }
-}
+#define PACK_INT(type, name, pack)                                                                                                                     \
+    static void name(type *dst, enum cpu_dt t, const void *src, const int64_t *across, const int64_t *along, int width, int real, int64_t kc,          \
+                     bool across1, bool along1)                                                                                                        \
+    {                                                                                                                                                  \
+        (void)t;                                                                                                                                       \
+        pack(dst, src, across, along, width, real, kc, across1, along1);                                                                               \
+    }
+PACK_INT(uint32_t, pack_any_u32, pack_u32)
+PACK_INT(uint64_t, pack_any_u64, pack_u64)
+PACK_BLOCK(double, pack_block_f64, nr64, pack_any_f64)
+PACK_BLOCK(uint32_t, pack_block_u32, nr32, pack_any_u32)
+PACK_BLOCK(uint64_t, pack_block_u64, nr64, pack_any_u64)
 
 /* One block of C. B is read where it lies when few rows use it and its columns are neighbours. */
 #define RUN(type, name, dt, field, nr_field)                                                                                          \
@@ -240,6 +255,8 @@ static void pack_block_f64(const struct gemm_kernels *uk, bool is_b, double *dst
     }
 RUN(float, run_f32, CPU_F32, f32, nr32)
 RUN(double, run_f64, CPU_F64, f64, nr64)
+RUN(uint32_t, run_u32, CPU_U32, u32, nr32)
+RUN(uint64_t, run_u64, CPU_U64, u64, nr64)
 
 /* Few columns use a row of A: packing it would show. Tiles read A where it lies, by rows when k is contiguous in stretches (a
  * convolution's windows), by columns when the rows of every tile are neighbours (its gradient for the weights). The same additions in the
@@ -372,5 +389,7 @@ void gemm_run(const struct gemm *g, int64_t i0, int64_t i1, int64_t j0, int64_t 
     if (mode == NARROW) run_narrow(g, kernels(), i0, i1, j0, j1, (float *)(void *)s);
     else if (mode != PANELS) run_direct(g, kernels(), mode, i0, i1, j0, j1, (float *)(void *)s);
     else if (g->c_type == CPU_F32) run_f32(g, kernels(), i0, i1, j0, j1, s);
-    else run_f64(g, kernels(), i0, i1, j0, j1, s);
+    else if (g->c_type == CPU_F64) run_f64(g, kernels(), i0, i1, j0, j1, s);
+    else if (g->c_type == CPU_U32) run_u32(g, kernels(), i0, i1, j0, j1, s);
+    else run_u64(g, kernels(), i0, i1, j0, j1, s);
 }

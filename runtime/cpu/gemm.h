@@ -1,4 +1,4 @@
-/* gemm.h: matrix products C = A * B for any strides, f32 and f64, on the instruction set of the running machine.
+/* gemm.h: matrix products C = A * B for any strides, of f32, f64 and integers modulo 2^32 or 2^64, on the instruction set of the running machine.
  *
  * Rows, columns and the contracted dim are given by tables of element offsets, so several tensor dims may be collapsed into
  * one and rows may overlap (a convolution's windows): element (i, k) of A is at a[am[i] + ak[k]]. Operands are packed into
@@ -14,8 +14,8 @@
 enum { GEMM_KC = 256, GEMM_NC = 1024, GEMM_MR_MAX = 16, GEMM_NR_MAX = 32 };
 
 struct gemm {
-    enum cpu_dt a_type, b_type;      /* any float up to the class of c; widened while packing */
-    enum cpu_dt c_type;              /* CPU_F32 or CPU_F64 */
+    enum cpu_dt a_type, b_type;      /* of floats any up to the class of c, widened while packing; of integers c_type */
+    enum cpu_dt c_type;              /* CPU_F32, CPU_F64, CPU_U32 or CPU_U64 */
     const void *a, *b;
     void *c;
     int64_t m, n, k;
@@ -53,6 +53,8 @@ struct gemm_kernels {
     /* c[i*ldc + j] (+)= sum_k a[k*rows + i] * b[k*ldb + j]; rows <= mr, all columns of a tile. */
     void (*f32)(int rows, int64_t k, const float *a, const float *b, int64_t ldb, float *c, int64_t ldc, int accumulate);
     void (*f64)(int rows, int64_t k, const double *a, const double *b, int64_t ldb, double *c, int64_t ldc, int accumulate);
+    void (*u32)(int rows, int64_t k, const uint32_t *a, const uint32_t *b, int64_t ldb, uint32_t *c, int64_t ldc, int accumulate);
+    void (*u64)(int rows, int64_t k, const uint64_t *a, const uint64_t *b, int64_t ldb, uint64_t *c, int64_t ldc, int accumulate);
     /* The same, with packed b (ldb the width of a tile), and a where it lies: row[i][offset + k] by runs, a[along[k] + i]. */
     void (*f32_rows)(int rows, const float *const *row, const struct gemm_runs *runs, const float *b, float *c, int64_t ldc, int accumulate);
     void (*f32_cols)(int rows, const float *a, const int64_t *along, int64_t k, const float *b, float *c, int64_t ldc, int accumulate);

@@ -78,6 +78,8 @@
 
 TILE(float, f32)
 TILE(double, f64)
+TILE(uint32_t, u32)
+TILE(uint64_t, u64)
 
 /* ------------------------------------------------------------------------------------------- f32, A where it lies */
 
@@ -267,4 +269,4 @@ static inline __attribute__((always_inline)) void flat(const int width, float *d
 static void pack_flat_a(float *dst, const float *src, const int64_t *along, int64_t n, int64_t kc) { flat(UK_MR, dst, src, along, n, kc); }
 static void pack_flat_b(float *dst, const float *src, const int64_t *along, int64_t n, int64_t kc) { flat(2 * f32_lanes, dst, src, along, n, kc); }
 
-const struct gemm_kernels UK_CAT(gemm_kernels_, UK_ISA) = {UK_STR(UK_ISA), UK_MR, 2 * f32_lanes, 2 * f64_lanes, f32, f64, by_rows, by_cols, narrow, {pack_rows_a, pack_rows_b}, {pack_flat_a, pack_flat_b}};
+const struct gemm_kernels UK_CAT(gemm_kernels_, UK_ISA) = {UK_STR(UK_ISA), UK_MR, 2 * f32_lanes, 2 * f64_lanes, f32, f64, u32, u64, by_rows, by_cols, narrow, {pack_rows_a, pack_rows_b}, {pack_flat_a, pack_flat_b}};

@@ -1,8 +1,8 @@
 /* steps_dot.c: products of tensors. One step takes any layout: batch, row, column and contracted dims with strides for each
  * operand, so transposed operands, results in another order and the windows of a convolution need no copies.
  *
- * f32 and narrower floats go through gemm in f32, f64 in f64; integers (exact), complex numbers and tiny products in f32 are plain
- * sums in order of k, one rounding an operation. */
+ * f32 and narrower floats go through gemm in f32, f64 in f64, integers modulo 2^32 or 2^64, complex numbers as products of twice as many
+ * reals. Tiny products of f32 and complex numbers are plain sums in order of k with one rounding an operation, as others make them. */
 #include "runtime/cpu/dot.h"
 #include "runtime/cpu/gemm.h"
 
@@ -100,7 +100,6 @@ void dot_table(const struct dot_dims *d, int operand, int64_t *out)
 enum { WIDEN_MAX = 1 << 22 };
 
 struct dot_job {
-    const struct dot *d;
     struct gemm g;
     int64_t *batch[3];
     int64_t rows, cols, row_blocks, col_blocks;
@@ -121,51 +120,116 @@ static void dot_chunk(void *ctx, int64_t lo, int64_t hi, int thread)
     }
 }
 
-/* ---- plain products: integers in int64, complex numbers and tiny products in their own type ---- */
-
-enum { TINY = 2048 }; /* multiplications; packing would cost more than it saves */
-
-struct plain_job {
-    const struct dot *d;
-    int64_t *t[3], *am, *ak, *bk, *bn, *cm, *cn;
-    enum cpu_dt type[3];
-    const char *a, *b;
-    char *c;
-};
-
-static void plain_chunk(void *ctx, int64_t lo, int64_t hi, int thread)
+/* What the products of a result of type t are added in. */
+static enum cpu_dt sum_type(enum cpu_dt t)
 {
-    const struct plain_job *j = ctx;
-    const struct dot *d = j->d;
-    enum cpu_dt ct = j->type[2];
-    (void)thread;
-    for (int64_t r = lo; r < hi; r++) { /* one row of one batch */
-        int64_t b = r / d->m.total, i = r % d->m.total;
-        for (int64_t n = 0; n < d->n.total; n++) {
-            struct cpu_num sum = {0};
-            for (int64_t k = 0; k < d->k.total; k++) {
-                struct cpu_num x = cpu_num_load(j->type[0], j->a + (j->t[0][b] + j->am[i] + j->ak[k]) * (int64_t)cpu_dt_bytes(j->type[0]));
-                struct cpu_num y = cpu_num_load(j->type[1], j->b + (j->t[1][b] + j->bk[k] + j->bn[n]) * (int64_t)cpu_dt_bytes(j->type[1]));
-                x = cpu_num_convert(j->type[0], ct, x);
-                y = cpu_num_convert(j->type[1], ct, y);
-                if (ct == CPU_C64) {
-                    float xr = (float)x.re, xi = (float)x.im, yr = (float)y.re, yi = (float)y.im;
-                    sum.re = (double)((float)sum.re + (xr * yr - xi * yi));
-                    sum.im = (double)((float)sum.im + (xr * yi + xi * yr));
-                } else if (ct == CPU_C128) {
-                    sum.re += x.re * y.re - x.im * y.im;
-                    sum.im += x.re * y.im + x.im * y.re;
-                } else if (ct == CPU_F32) {
-                    sum.re = (double)((float)sum.re + (float)x.re * (float)y.re);
-                } else if (ct == CPU_PRED) {
-                    sum.i |= x.i & y.i;
-                } else {
-                    sum.i = (int64_t)((uint64_t)sum.i + (uint64_t)x.i * (uint64_t)y.i);
+    if (cpu_dt_complex(t) || t == CPU_F64) return t;
+    return cpu_dt_float(t) ? CPU_F32 : cpu_dt_info[t].bits <= 32 ? CPU_U32 : CPU_U64;
+}
+
+/* The same bits for gemm. */
+static bool is_sum_type(enum cpu_dt t, enum cpu_dt acc)
+{
+    return t == acc || (acc == CPU_U32 && t == CPU_S32) || (acc == CPU_U64 && t == CPU_S64);
+}
+
+/* n elements at src, of type t, as the type of the sums. */
+static void widen(enum cpu_dt t, const char *src, enum cpu_dt acc, char *dst, int64_t n)
+{
+    if (cpu_dt_float(t) && t != CPU_F64 && acc == CPU_F32) {
+        cpu_to_f32(t, src, (float *)(void *)dst, (size_t)n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        cpu_num_store(acc, dst + i * (int64_t)cpu_dt_bytes(acc), cpu_num_convert(t, acc, cpu_num_load(t, src + i * (int64_t)cpu_dt_bytes(t))));
+}
+
+/* n sums as elements of type t at dst; of i1 they count what is true. */
+static void narrow(enum cpu_dt acc, const char *src, enum cpu_dt t, char *dst, int64_t n)
+{
+    if (acc == CPU_F32) {
+        cpu_from_f32(t, (const float *)(const void *)src, dst, (size_t)n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        cpu_num_store(t, dst + i * (int64_t)cpu_dt_bytes(t), cpu_num_convert(acc, t, cpu_num_load(acc, src + i * (int64_t)cpu_dt_bytes(acc))));
+}
+
+enum { TINY = 2048 }; /* multiplications */
+
+#define PLAIN(type, name, width, term)                                                                                            \
+    static void name(const struct dot_job *j, int64_t batches)                                                                    \
+    {                                                                                                                             \
+        const struct gemm *g = &j->g;                                                                                             \
+        for (int64_t t = 0; t < batches; t++)                                                                                     \
+            for (int64_t m = 0; m < g->m; m++)                                                                                    \
+                for (int64_t n = 0; n < g->n; n++) {                                                                              \
+                    const type *a = (const type *)g->a + width * (j->batch[0][t] + g->am[m]);                                     \
+                    const type *b = (const type *)g->b + width * (j->batch[1][t] + g->bn[n]);                                     \
+                    type sum[2] = {0}, *c = (type *)g->c + width * (j->batch[2][t] + g->cm[m] + g->cn[n]);                        \
+                    for (int64_t k = 0; k < g->k; k++) {                                                                          \
+                        const type *x = a + width * g->ak[k], *y = b + width * g->bk[k];                                          \
+                        term;                                                                                                     \
+                    }                                                                                                             \
+                    memcpy(c, sum, width * sizeof *c);                                                                            \
+                }                                                                                                                 \
+    }
+#define COMPLEX_TERM sum[0] += x[0] * y[0] - x[1] * y[1], sum[1] += x[0] * y[1] + x[1] * y[0]
+PLAIN(float, plain_f32, 1, sum[0] += x[0] * y[0])
+PLAIN(float, plain_c64, 2, COMPLEX_TERM)
+PLAIN(double, plain_c128, 2, COMPLEX_TERM)
+
+/* Complex numbers, as pairs of reals: a row (re, im) of A times
+ *     ( re  im)
+ *     (-im  re)
+ * of B is a pair of C. A and C are used where they lie, B is written out; ret: what holds it and the tables, to be freed. */
+static void *as_reals(struct dot_job *j, int64_t batches)
+{
+    struct gemm *g = &j->g;
+    const int64_t m = g->m, n = g->n, k = g->k;
+    const bool wide = g->c_type == CPU_C128;
+    const int64_t size = wide ? 8 : 4, tables = (m * 2 + k * 4 + n * 4 + batches * 3) * 8;
+    int64_t each, all;
+    if (__builtin_mul_overflow(n, k, &each) || __builtin_mul_overflow(each, 4, &each) || __builtin_mul_overflow(each, batches, &all) ||
+        __builtin_mul_overflow(all, size, &all) || __builtin_add_overflow(all, tables, &all))
+        return NULL; /* more than there is */
+    char *mem = nf_try_alloc((size_t)all + 1);
+    if (!mem) return NULL;
+    int64_t *am = (int64_t *)(void *)mem, *cm = am + m, *ak = cm + m, *bk = ak + 2 * k, *bn = bk + 2 * k, *cn = bn + 2 * n, *batch[3] = {cn + 2 * n};
+    batch[1] = batch[0] + batches;
+    batch[2] = batch[1] + batches;
+    char *b = mem + tables;
+    for (int64_t t = 0; t < batches; t++) {
+        batch[0][t] = 2 * j->batch[0][t];
+        batch[1][t] = t * each;
+        batch[2][t] = 2 * j->batch[2][t];
+        for (int64_t x = 0; x < k; x++)
+            for (int64_t y = 0; y < n; y++) {
+                const char *from = (const char *)g->b + (j->batch[1][t] + g->bk[x] + g->bn[y]) * 2 * size;
+                for (int row = 0; row < 2; row++) {
+                    char *to = b + (t * each + (2 * x + row) * 2 * n + 2 * y) * size;
+                    memcpy(to, from + (row ? size : 0), (size_t)size);
+                    memcpy(to + size, from + (row ? 0 : size), (size_t)size);
+                    if (row) to[size - 1] = (char)(to[size - 1] ^ 0x80); /* the sign: little-endian */
                 }
             }
-            cpu_num_store(ct, j->c + (j->t[2][b] + j->cm[i] + j->cn[n]) * (int64_t)cpu_dt_bytes(ct), sum);
-        }
     }
+    for (int64_t i = 0; i < m; i++) {
+        am[i] = 2 * g->am[i];
+        cm[i] = 2 * g->cm[i];
+    }
+    for (int64_t i = 0; i < 2 * k; i++) {
+        ak[i] = 2 * g->ak[i / 2] + i % 2;
+        bk[i] = i * 2 * n;
+    }
+    for (int64_t i = 0; i < 2 * n; i++) {
+        bn[i] = i;
+        cn[i] = 2 * g->cn[i / 2] + i % 2;
+    }
+    enum cpu_dt part = wide ? CPU_F64 : CPU_F32;
+    *g = (struct gemm){part, part, part, g->a, b, g->c, m, 2 * n, 2 * k, am, ak, bk, bn, cm, cn};
+    memcpy(j->batch, batch, sizeof batch);
+    return mem;
 }
 
 int step_dot__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error *err)
@@ -191,37 +255,34 @@ int step_dot__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
     if (K) dot_table(&d.k, 1, bk);
     for (int o = 0; o < 3; o++) dot_table(&d.batch, o, bt[o]);
     int rc = 0;
-    bool tiny = type[0] == CPU_F32 && type[1] == CPU_F32 && type[2] == CPU_F32 && B * M * N <= TINY && B * M * N * K <= TINY;
-    if (!cpu_dt_float(type[2]) || tiny) {
-        struct plain_job j = {&d, {bt[0], bt[1], bt[2]}, am, ak, bk, bn, cm, cn, {type[0], type[1], type[2]}, base[0], base[1], c};
-        cpu_pool_for(B * M, 32768 / (N * (K + 1)) + 1, plain_chunk, &j);
-        free(mem);
-        return 0;
-    }
-    enum cpu_dt acc = type[2] == CPU_F64 ? CPU_F64 : CPU_F32;
-    struct dot_job j = {.d = &d, .scratch = x->scratch, .stride = x->scratch_stride};
-    char *temp[3] = {NULL, NULL, NULL}; /* operands that are no floats as wide as c, widened whole; a narrower c in f32 */
+    const enum cpu_dt acc = sum_type(type[2]);
+    struct dot_job j = {.scratch = x->scratch, .stride = x->scratch_stride};
+    /* Operands that gemm does not take, widened whole; a result of another type than the sums. */
+    char *temp[3] = {NULL, NULL, NULL};
+    void *reals = NULL;
     for (int o = 0; o < 2; o++) {
         const struct plan_value *v = step_in(p, s, (uint32_t)o);
         /* Narrow floats of moderate size are widened at once, which is faster than lane by lane while packing. */
-        bool narrow = cpu_dt_small(type[o]) && acc == CPU_F32 && v->count <= WIDEN_MAX;
-        if (!narrow && cpu_dt_float(type[o]) && (type[o] != CPU_F64 || acc == CPU_F64)) continue;
+        bool packs = cpu_dt_float(acc) && cpu_dt_float(type[o]) && (type[o] != CPU_F64 || acc == CPU_F64) && !(cpu_dt_small(type[o]) && acc == CPU_F32 && v->count <= WIDEN_MAX);
+        if (packs || is_sum_type(type[o], acc)) continue;
         temp[o] = nf_try_alloc((size_t)v->count * cpu_dt_bytes(acc) + 1);
         if (!temp[o]) goto nomem;
-        if (narrow) cpu_to_f32(type[o], x->ptr[s->in[o]], (float *)(void *)temp[o], (size_t)v->count);
-        for (int64_t i = 0; !narrow && i < v->count; i++) {
-            struct cpu_num e = cpu_num_convert(type[o], acc, cpu_num_load(type[o], (const char *)x->ptr[s->in[o]] + i * (int64_t)cpu_dt_bytes(type[o])));
-            cpu_num_store(acc, temp[o] + i * (int64_t)cpu_dt_bytes(acc), e);
-        }
+        widen(type[o], x->ptr[s->in[o]], acc, temp[o], v->count);
         type[o] = acc;
         base[o] = temp[o] + d.offset[o] * (int64_t)cpu_dt_bytes(acc);
     }
+    if (!cpu_dt_float(acc) && !cpu_dt_complex(acc)) type[0] = type[1] = acc;
     j.g = (struct gemm){type[0], type[1], acc, base[0], base[1], c, M, N, K, am, ak, bk, bn, cm, cn};
-    j.batch[0] = bt[0];
-    j.batch[1] = bt[1];
-    j.batch[2] = bt[2];
-    if (type[2] != acc) { /* C in rows of f32, converted at the end */
-        temp[2] = nf_try_alloc((size_t)(M * N) * (size_t)B * 4 + 1);
+    memcpy(j.batch, bt, sizeof bt);
+    const bool tiny = (cpu_dt_complex(acc) || (type[0] == CPU_F32 && type[1] == CPU_F32 && type[2] == CPU_F32)) && B * M * N <= TINY && B * M * N * K <= TINY;
+    if (tiny) {
+        (acc == CPU_F32 ? plain_f32 : acc == CPU_C64 ? plain_c64 : plain_c128)(&j, B);
+        goto out;
+    }
+    if (cpu_dt_complex(acc)) {
+        if (!(reals = as_reals(&j, B))) goto nomem;
+    } else if (!is_sum_type(type[2], acc)) { /* C in rows of sums, converted at the end */
+        temp[2] = nf_try_alloc((size_t)(M * N * B) * cpu_dt_bytes(acc) + 1);
         int64_t *flat = nf_try_alloc((size_t)(M + N + B) * 8);
         if (!temp[2] || !flat) {
             free(flat);
@@ -242,18 +303,15 @@ int step_dot__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
     gemm_block(&j.g, cpu_pool_threads(), &j.rows, &j.cols);
     j.row_blocks = (j.g.m + j.rows - 1) / j.rows;
     j.col_blocks = (j.g.n + j.cols - 1) / j.cols;
-    int64_t work = j.rows * j.cols * (K + 1);
+    int64_t work = j.rows * j.cols * (j.g.k + 1);
     cpu_pool_for(B * j.row_blocks * j.col_blocks, work < 65536 ? 65536 / work + 1 : 1, dot_chunk, &j);
     if (temp[2]) {
-        size_t size = cpu_dt_bytes(type[2]);
-        float *f = (float *)(void *)temp[2];
+        int64_t size = (int64_t)cpu_dt_bytes(type[2]), sum_size = (int64_t)cpu_dt_bytes(acc);
         bool flat = true;
         for (int64_t n = 1; n < N; n++) flat = flat && cn[n] == cn[0] + n;
-        for (int64_t b = 0; b < B; b++)
-            for (int64_t i = 0; i < M; i++)
-                if (flat) cpu_from_f32(type[2], f + (b * M + i) * N, c + (bt[2][b] + cm[i] + cn[0]) * (int64_t)size, (size_t)N);
-                else
-                    for (int64_t n = 0; n < N; n++) cpu_from_f32(type[2], f + (b * M + i) * N + n, c + (bt[2][b] + cm[i] + cn[n]) * (int64_t)size, 1);
+        for (int64_t r = 0; r < B * M; r++)
+            for (int64_t n = 0; n < N; n += flat ? N : 1)
+                narrow(acc, temp[2] + (r * N + n) * sum_size, type[2], c + (bt[2][r / M] + cm[r % M] + cn[n]) * size, flat ? N : 1);
         free((void *)(uintptr_t)j.g.cm);
     }
     goto out;
@@ -261,6 +319,7 @@ nomem:
     rc = nf_fail(err, NF_ENOMEM, "no memory for a product of %" PRId64 " x %" PRId64 " x %" PRId64, M, N, K);
 out:
     for (int o = 0; o < 3; o++) free(temp[o]);
+    free(reals);
     free(mem);
     return rc;
 }
