@@ -325,7 +325,7 @@ uint64_t cpu_features(void)
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd"))
         f |= CPU_FEATURE_AVX512;
 #elif defined(__aarch64__)
-    f |= CPU_FEATURE_NEON;
+    f |= CPU_FEATURE_NEON; /* as the compiler that made this takes for granted; code asks for nothing beyond ARMv8.0 */
 #endif
     atomic_store_explicit(&known, f, memory_order_relaxed);
     return f & ~FEATURES_KNOWN;
