@@ -204,12 +204,22 @@ static int64_t under(const struct window_job *j, const int64_t *pos, const int64
     int64_t at = 0;
     for (uint32_t d = from; d < to; d++) {
         int64_t i = pos[d] * j->w->stride[d] + tap[d] * j->w->dil[d] - j->w->low[d];
-        if (i < 0 || i % j->w->base[d]) return -1;
-        i /= j->w->base[d];
-        if (i >= j->v->dims[d]) return -1;
+        if (j->w->base[d] > 1) { /* rare, and divisions are slow */
+            if (i < 0 || i % j->w->base[d]) return -1;
+            i /= j->w->base[d];
+        }
+        if (i < 0 || i >= j->v->dims[d]) return -1;
         at += i * j->in_stride[d];
     }
     return at;
+}
+
+/* n times the element at `from`. */
+static void fill(char *dst, const void *from, int64_t n, int64_t size)
+{
+    if (n <= 0) return;
+    memcpy(dst, from, (size_t)size);
+    for (int64_t have = 1; have < n; have *= 2) memcpy(dst + have * size, dst, (size_t)(NF_MIN(have, n - have) * size));
 }
 
 static bool next_index(int64_t *idx, const int64_t *extent, uint32_t from, uint32_t n)
@@ -231,14 +241,15 @@ static void window_rows(void *ctx, int64_t lo, int64_t hi, int thread)
     int64_t n = j->o->dims[last], size = (int64_t)cpu_dt_bytes((enum cpu_dt)j->v->dt);
     (void)thread;
     for (int64_t row = lo; row < hi; row++) {
-        int64_t pos[PLAN_RANK_MAX] = {0}, tap[PLAN_RANK_MAX] = {0}, rest = row;
+        int64_t pos[PLAN_RANK_MAX], tap[PLAN_RANK_MAX], rest = row;
         for (uint32_t d = last; d-- > 0;) {
+            tap[d] = 0;
             pos[d] = rest % j->o->dims[d];
             rest /= j->o->dims[d];
         }
         char *dst = (char *)j->x->ptr[j->s->out[0]] + row * n * size;
         const char *src = j->x->ptr[j->s->in[0]];
-        for (int64_t k = 0; k < n; k++) memcpy(dst + k * size, j->x->ptr[j->s->in[1]], (size_t)size);
+        fill(dst, j->x->ptr[j->s->in[1]], n, size);
         do {
             int64_t base = under(j, pos, tap, 0, last);
             if (base < 0) continue;
