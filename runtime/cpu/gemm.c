@@ -269,6 +269,7 @@ static enum direct direct_mode(const struct gemm *g, int mr, int64_t i0, int64_t
     if (g->a_type != CPU_F32 || g->n > DIRECT_COLS) return PANELS;
     int64_t run = average_run(g->ak, g->k);
     if (g->n <= NARROW_COLS && run >= 16 * g->n) return NARROW; /* shorter ones are rather remainders and additions of lanes */
+    if (i1 - i0 <= mr && g->b_type == CPU_F32 && contiguous(g->bn, g->n)) return PANELS; /* which need not pack B then */
     if (run >= 12) return BY_ROWS;
     for (int64_t i = i0; i < i1; i += mr)
         if (!contiguous(g->am + i, NF_MIN((int64_t)mr, i1 - i))) return PANELS;
