@@ -13,7 +13,7 @@
 struct hlo_module;
 struct hlo_value;
 
-#define CG_EMITTER_VERSION 16 /* enters keys of artifacts and of cached kernels: raise it with every change of the code made */
+#define CG_EMITTER_VERSION 17 /* enters keys of artifacts and of cached kernels: raise it with every change of the code made */
 
 /* Where the plan keeps what an operation of the entry function made: for checks step by step. */
 struct cg_trace {
