@@ -10,6 +10,9 @@
 
 #define BAD(...) return nf_fail(err, NF_ECORRUPT, __VA_ARGS__)
 
+/* Of what is walked: beyond any memory, and tables of it still have a size. */
+#define TOTAL_MAX ((int64_t)1 << 48)
+
 static void read_dims(struct attrs *a, struct dot_dims *d, bool in_a, bool in_b, bool in_c)
 {
     int64_t n = attrs_next(a);
@@ -23,7 +26,7 @@ static void read_dims(struct attrs *a, struct dot_dims *d, bool in_a, bool in_b,
     d->total = 1;
     for (int i = 0; i < d->n; i++) {
         d->extent[i] = attrs_next(a);
-        if (d->extent[i] < 0 || __builtin_mul_overflow(d->total, d->extent[i], &d->total)) a->failed = true;
+        if (d->extent[i] < 0 || __builtin_mul_overflow(d->total, d->extent[i], &d->total) || d->total > TOTAL_MAX) a->failed = true;
         for (int k = 0; k < 3; k++)
             if (in[k]) d->s[k][i] = attrs_next(a);
     }
@@ -81,6 +84,9 @@ int step_dot__check(const struct plan *p, const struct plan_step *s, struct nf_e
         const struct plan_value *v = o < 2 ? step_in(p, s, (uint32_t)o) : step_out(p, s, 0);
         if (!dot_inside(&d, o, v->count)) BAD("operand %d reaches outside its value", o);
     }
+    int64_t results;
+    if (__builtin_mul_overflow(d.m.total, d.n.total, &results) || __builtin_mul_overflow(results, d.batch.total, &results) || results > step_out(p, s, 0)->count)
+        BAD("it has more results than its value elements");
     return 0;
 }
 
@@ -274,7 +280,7 @@ int step_dot__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
     if (!cpu_dt_float(acc) && !cpu_dt_complex(acc)) type[0] = type[1] = acc;
     j.g = (struct gemm){type[0], type[1], acc, base[0], base[1], c, M, N, K, am, ak, bk, bn, cm, cn};
     memcpy(j.batch, bt, sizeof bt);
-    const bool tiny = (cpu_dt_complex(acc) || (type[0] == CPU_F32 && type[1] == CPU_F32 && type[2] == CPU_F32)) && B * M * N <= TINY && B * M * N * K <= TINY;
+    const bool tiny = (cpu_dt_complex(acc) || (type[0] == CPU_F32 && type[1] == CPU_F32 && type[2] == CPU_F32)) && B * M * N <= TINY && K <= TINY && B * M * N * K <= TINY;
     if (tiny) {
         (acc == CPU_F32 ? plain_f32 : acc == CPU_C64 ? plain_c64 : plain_c128)(&j, B);
         goto out;
