@@ -10,6 +10,7 @@
 #define UK_CAT2(a, b) a##b
 #define UK_CAT(a, b) UK_CAT2(a, b)
 
+_Static_assert(UK_MR == 6 || UK_MR == 14, "EVERY_HEIGHT has these");
 /* The kernel of `rows` rows; what the optimiser knows as a constant is unrolled. */
 #if UK_MR > 6
 #define TALLER(call, ...)                  \
@@ -108,8 +109,8 @@ static inline __attribute__((always_inline)) void finish(const int rows, f32_vec
     }
 }
 
-static inline __attribute__((always_inline)) void rows_tile(const int rows, const float *const *row, const struct gemm_runs *runs, const float *b, float *c, int64_t ldc,
-                                                            int accumulate)
+static inline __attribute__((always_inline)) void rows_tile(const int rows, const float *const *row, const struct gemm_runs *runs, const float *b,
+                                                            float *c, int64_t ldc, int accumulate)
 {
     f32_vec acc[UK_MR][2];
     begin(rows, acc, c, ldc);
@@ -130,8 +131,8 @@ static inline __attribute__((always_inline)) void rows_tile(const int rows, cons
     finish(rows, acc, c, ldc, accumulate);
 }
 
-static inline __attribute__((always_inline)) void cols_tile(const int rows, const float *a, const int64_t *along, int64_t kc, const float *b, float *c, int64_t ldc,
-                                                            int accumulate)
+static inline __attribute__((always_inline)) void cols_tile(const int rows, const float *a, const int64_t *along, int64_t kc, const float *b,
+                                                            float *c, int64_t ldc, int accumulate)
 {
     f32_vec acc[UK_MR][2];
     begin(rows, acc, c, ldc);
@@ -159,7 +160,8 @@ static void by_cols(int rows, const float *a, const int64_t *along, int64_t kc, 
 }
 
 /* A few columns: a vector is a stretch of k, and lanes are added at the end. */
-static inline __attribute__((always_inline)) void narrow_tile(const int rows, const int cols, const float *const *row, const struct gemm_runs *runs, const float *b, float *sum)
+static inline __attribute__((always_inline)) void narrow_tile(const int rows, const int cols, const float *const *row, const struct gemm_runs *runs,
+                                                              const float *b, float *sum)
 {
     f32_vec acc[GEMM_NARROW_ROWS_MAX][GEMM_NARROW_COLS] = {0};
     float rest[GEMM_NARROW_ROWS_MAX][GEMM_NARROW_COLS] = {0};
@@ -269,4 +271,18 @@ static inline __attribute__((always_inline)) void flat(const int width, float *d
 static void pack_flat_a(float *dst, const float *src, const int64_t *along, int64_t n, int64_t kc) { flat(UK_MR, dst, src, along, n, kc); }
 static void pack_flat_b(float *dst, const float *src, const int64_t *along, int64_t n, int64_t kc) { flat(2 * f32_lanes, dst, src, along, n, kc); }
 
-const struct gemm_kernels UK_CAT(gemm_kernels_, UK_ISA) = {UK_STR(UK_ISA), UK_MR, 2 * f32_lanes, 2 * f64_lanes, f32, f64, u32, u64, by_rows, by_cols, narrow, {pack_rows_a, pack_rows_b}, {pack_flat_a, pack_flat_b}};
+const struct gemm_kernels UK_CAT(gemm_kernels_, UK_ISA) = {
+    .isa = UK_STR(UK_ISA),
+    .mr = UK_MR,
+    .nr32 = 2 * f32_lanes,
+    .nr64 = 2 * f64_lanes,
+    .f32 = f32,
+    .f64 = f64,
+    .u32 = u32,
+    .u64 = u64,
+    .f32_rows = by_rows,
+    .f32_cols = by_cols,
+    .f32_narrow = narrow,
+    .pack_rows = {pack_rows_a, pack_rows_b},
+    .pack_flat = {pack_flat_a, pack_flat_b},
+};

@@ -2,7 +2,8 @@
  * operand, so transposed operands, results in another order and the windows of a convolution need no copies.
  *
  * f32 and narrower floats go through gemm in f32, f64 in f64, integers modulo 2^32 or 2^64, complex numbers as products of twice as many
- * reals. Tiny products of f32 and complex numbers are plain sums in order of k with one rounding an operation, as others make them. */
+ * reals. Tiny products of f32 and complex numbers are plain sums in order of k with one rounding an operation, as the evaluator and XLA make
+ * them: what is recorded of such was compared to a few units. */
 #include "runtime/cpu/dot.h"
 #include "runtime/cpu/gemm.h"
 
@@ -269,7 +270,8 @@ int step_dot__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
     for (int o = 0; o < 2; o++) {
         const struct plan_value *v = step_in(p, s, (uint32_t)o);
         /* Narrow floats of moderate size are widened at once, which is faster than lane by lane while packing. */
-        bool packs = cpu_dt_float(acc) && cpu_dt_float(type[o]) && (type[o] != CPU_F64 || acc == CPU_F64) && !(cpu_dt_small(type[o]) && acc == CPU_F32 && v->count <= WIDEN_MAX);
+        bool now = cpu_dt_small(type[o]) && acc == CPU_F32 && v->count <= WIDEN_MAX;
+        bool packs = cpu_dt_float(acc) && cpu_dt_float(type[o]) && (type[o] != CPU_F64 || acc == CPU_F64) && !now;
         if (packs || is_sum_type(type[o], acc)) continue;
         temp[o] = nf_try_alloc((size_t)v->count * cpu_dt_bytes(acc) + 1);
         if (!temp[o]) goto nomem;
@@ -280,8 +282,8 @@ int step_dot__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
     if (!cpu_dt_float(acc) && !cpu_dt_complex(acc)) type[0] = type[1] = acc;
     j.g = (struct gemm){type[0], type[1], acc, base[0], base[1], c, M, N, K, am, ak, bk, bn, cm, cn};
     memcpy(j.batch, bt, sizeof bt);
-    const bool tiny = (cpu_dt_complex(acc) || (type[0] == CPU_F32 && type[1] == CPU_F32 && type[2] == CPU_F32)) && B * M * N <= TINY && K <= TINY && B * M * N * K <= TINY;
-    if (tiny) {
+    const bool simple = cpu_dt_complex(acc) || (type[0] == CPU_F32 && type[1] == CPU_F32 && type[2] == CPU_F32);
+    if (simple && B * M * N <= TINY && K <= TINY && B * M * N * K <= TINY) {
         (acc == CPU_F32 ? plain_f32 : acc == CPU_C64 ? plain_c64 : plain_c128)(&j, B);
         goto out;
     }

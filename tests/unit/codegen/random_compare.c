@@ -118,7 +118,7 @@ int random_compare(struct nf_str text, uint64_t seed, int threads, bool interpre
     const struct hlo_block *entry = hlo_func_block(hlo_module_entry(m));
     struct stages stages = {0};
     /* Every other time for a processor without AVX-512, so that both forms run on one that has it. */
-    uint64_t features = seed & 2 ? cpu_features() : cpu_features() & ~CPU_FEATURE_AVX512;
+    uint64_t features = seed & 8 ? cpu_features() : cpu_features() & ~CPU_FEATURE_AVX512;
     struct cg_request q = {.tier = 0, .interpret = interpret, .features = features, .print = interpret ? stages_keep : NULL, .print_user = &stages};
     int cg = cg_compile(m, &q, &neff, NULL, &own);
     bool back = cg || !interpret || stages_read_back(&stages, &q, why) == 0;
