@@ -22,14 +22,12 @@ static void read_dims(struct attrs *a, struct dot_dims *d, bool in_a, bool in_b,
         a->failed = true;
         n = 0;
     }
-    memset(d, 0, sizeof *d);
     d->n = (int)n;
     d->total = 1;
     for (int i = 0; i < d->n; i++) {
         d->extent[i] = attrs_next(a);
         if (d->extent[i] < 0 || __builtin_mul_overflow(d->total, d->extent[i], &d->total) || d->total > TOTAL_MAX) a->failed = true;
-        for (int k = 0; k < 3; k++)
-            if (in[k]) d->s[k][i] = attrs_next(a);
+        for (int k = 0; k < 3; k++) d->s[k][i] = in[k] ? attrs_next(a) : 0;
     }
 }
 
@@ -96,11 +94,12 @@ void dot_table(const struct dot_dims *d, int operand, int64_t *out)
     int64_t at = 1;
     out[0] = 0;
     for (int i = 0; i < d->n; i++) { /* outermost first: the table so far is repeated for every index of the next dim */
+        const int64_t n = d->extent[i], stride = d->s[operand][i];
         for (int64_t j = at - 1; j >= 0; j--) {
-            int64_t base = out[j];
-            for (int64_t x = d->extent[i] - 1; x >= 0; x--) out[j * d->extent[i] + x] = base + x * d->s[operand][i];
+            int64_t base = out[j], *to = out + j * n;
+            for (int64_t x = 0; x < n; x++) to[x] = base + x * stride;
         }
-        at *= d->extent[i];
+        at *= n;
     }
 }
 
