@@ -42,8 +42,8 @@ struct cpu_rendezvous {
     pthread_mutex_t lock;       /* guards all below; innermost but for none */
     pthread_cond_t turn;
     uint32_t waiting, running;  /* waiting: for one that has not come, or a parcel that was not sent */
-    bool stuck;                 /* nobody is left who could come */
-    uint64_t breaks, broken;    /* how often a round failed, and which one did last */
+    uint64_t breaks, broken;    /* how often waits were broken up, and the last round that failed */
+    uint64_t stuck;             /* the last of the breaks that was because nobody was left who could come; 0: none was */
     struct member *member;      /* by rank */
     struct cpu_meeting *meetings; /* that are not full */
     struct parcel *mail, *fed;
@@ -139,7 +139,7 @@ static void *take(struct parcel **at)
 }
 
 /* With the lock. */
-static bool is_broken(const struct cpu_rendezvous *g, const struct cpu_turn *t) { return g->stuck || t->doomed || g->breaks != t->breaks; }
+static bool is_broken(const struct cpu_rendezvous *g, const struct cpu_turn *t) { return t->doomed || g->breaks != t->breaks; }
 
 /* With the lock: everybody who waits gets an error, and nobody who comes later meets them. */
 static void break_up(struct cpu_rendezvous *g)
@@ -149,6 +149,7 @@ static void break_up(struct cpu_rendezvous *g)
     for (struct receiver *r = g->receivers; r; r = r->next) r->broken = true;
     g->meetings = NULL;
     g->receivers = NULL;
+    g->waiting = 0;
     pthread_cond_broadcast(&g->turn);
 }
 
@@ -156,7 +157,7 @@ void cpu_group_begin(struct cpu_rendezvous *g, uint32_t rank, struct cpu_turn *r
 {
     pthread_mutex_lock(&g->lock);
     struct member *m = &g->member[rank];
-    if (g->running++ == 0) g->stuck = false;
+    g->running++;
     m->round++;
     *ret_turn = (struct cpu_turn){rank, m->round <= m->doomed, g->breaks};
     pthread_mutex_unlock(&g->lock);
@@ -165,9 +166,10 @@ void cpu_group_begin(struct cpu_rendezvous *g, uint32_t rank, struct cpu_turn *r
 /* With the lock: those who wait are all that run, and nobody else can begin. Where members come and go, a wait lasts until somebody comes. */
 static void look_stuck(struct cpu_rendezvous *g)
 {
-    if ((!g->closed && g->size > 1) || g->stuck || !g->waiting || g->waiting < g->running) return;
-    g->stuck = true;
+    if ((!g->closed && g->size > 1) || !g->waiting || g->waiting < g->running) return;
+    drop(&g->mail);
     break_up(g);
+    g->stuck = g->breaks;
 }
 
 void cpu_group_end(struct cpu_rendezvous *g, const struct cpu_turn *t, bool failed)
@@ -175,7 +177,7 @@ void cpu_group_end(struct cpu_rendezvous *g, const struct cpu_turn *t, bool fail
     pthread_mutex_lock(&g->lock);
     uint64_t round = g->member[t->rank].round;
     g->running--;
-    if (failed && (!is_broken(g, t) || (round > g->broken && !t->doomed))) { /* else it failed because its round had */
+    if (failed && (!is_broken(g, t) || (g->size > 1 && round > g->broken && !t->doomed))) { /* else it failed because its round had */
         g->broken = round;
         for (uint32_t i = 0; i < g->size; i++)
             if (g->member[i].round < round) g->member[i].doomed = round;
@@ -188,9 +190,10 @@ void cpu_group_end(struct cpu_rendezvous *g, const struct cpu_turn *t, bool fail
     pthread_mutex_unlock(&g->lock);
 }
 
-static int broken(const struct cpu_rendezvous *g, struct nf_error *err)
+/* A turn from before a break has ended before a later one is for want of who could come. */
+static int broken(const struct cpu_rendezvous *g, const struct cpu_turn *t, struct nf_error *err)
 {
-    if (g->stuck) return nf_fail(err, NF_EGRAPH, "devices wait for one another or for one that has ended: not every member of a group runs the same collectives");
+    if (g->stuck > t->breaks) return nf_fail(err, NF_EGRAPH, "devices wait for one another or for one that has ended: not every member of a group runs the same collectives");
     if (g->closed) return nf_fail(err, NF_EINTERNAL, "another device failed");
     return nf_fail(err, NF_EINTERNAL, "another member of the group %s failed", g->name);
 }
@@ -220,12 +223,12 @@ static void same_round(struct cpu_rendezvous *g, const struct cpu_meeting *m)
 }
 
 int cpu_group_meet(struct cpu_rendezvous *g, const struct cpu_turn *t, int kind, int64_t channel, const int64_t *ids, uint32_t n, uint32_t me, const void *data,
-                   struct cpu_meeting **ret, struct nf_error *err)
+                   struct cpu_meeting **ret_meeting, struct nf_error *err)
 {
     int rc = 0;
     pthread_mutex_lock(&g->lock);
     if (is_broken(g, t)) {
-        rc = broken(g, err);
+        rc = broken(g, t, err);
         pthread_mutex_unlock(&g->lock);
         return rc;
     }
@@ -248,14 +251,13 @@ int cpu_group_meet(struct cpu_rendezvous *g, const struct cpu_turn *t, int kind,
         look_stuck(g);
         while (m->arrived < n && !m->broken) pthread_cond_wait(&g->turn, &g->lock);
         if (m->broken) {
-            g->waiting--;
             if (--m->arrived == 0) free_meeting(m);
             m = NULL;
-            rc = broken(g, err);
+            rc = broken(g, t, err);
         }
     }
     pthread_mutex_unlock(&g->lock);
-    if (!rc) *ret = m;
+    if (!rc) *ret_meeting = m;
     return rc;
 }
 
@@ -302,7 +304,7 @@ int cpu_group_receive(struct cpu_rendezvous *g, const struct cpu_turn *t, int64_
     int rc = 0;
     pthread_mutex_lock(&g->lock);
     if (is_broken(g, t)) {
-        rc = broken(g, err);
+        rc = broken(g, t, err);
         pthread_mutex_unlock(&g->lock);
         return rc;
     }
@@ -316,17 +318,14 @@ int cpu_group_receive(struct cpu_rendezvous *g, const struct cpu_turn *t, int64_
         g->waiting++;
         look_stuck(g);
         while (!r.got && !r.broken) pthread_cond_wait(&g->turn, &g->lock);
-        if (!r.got) {
-            g->waiting--;
-            rc = broken(g, err);
-        }
+        if (!r.got) rc = broken(g, t, err);
         if (!r.broken) {
             for (end = &g->receivers; *end != &r;) end = &(*end)->next;
             *end = r.next;
         }
     }
     pthread_mutex_unlock(&g->lock);
-    *ret_parcel = r.got;
+    if (!rc) *ret_parcel = r.got;
     return rc;
 }
 

@@ -37,7 +37,7 @@ void cpu_group_end(struct cpu_rendezvous *g, const struct cpu_turn *t, bool fail
 /* Shows `data` as the member at place `me` of the n in `ids` and returns when all of them have shown theirs. Who got a meeting must part from it:
  * that waits until nobody reads what is shown any more, and cannot fail. */
 int cpu_group_meet(struct cpu_rendezvous *g, const struct cpu_turn *t, int kind, int64_t channel, const int64_t *ids, uint32_t n, uint32_t me, const void *data,
-                   struct cpu_meeting **ret, struct nf_error *err);
+                   struct cpu_meeting **ret_meeting, struct nf_error *err);
 const void *cpu_meeting_shown(const struct cpu_meeting *m, uint32_t i);
 void cpu_group_part(struct cpu_rendezvous *g, struct cpu_meeting *m);
 

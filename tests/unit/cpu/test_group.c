@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { MEMBERS = 4, ROUNDS = 200 };
 
@@ -104,6 +105,94 @@ START_TEST(test_parcels_come_in_order_and_a_wait_for_none_ends)
         ck_assert_int_eq(m[i].rc, NF_EGRAPH);
     }
     cpu_group_send(g, &m[0].turn, 3, 1, parcel(0)); /* what nobody takes goes with the group */
+    cpu_group_leave(g);
+}
+END_TEST
+
+/* Three wait for the fourth, which fails. */
+static void *waits_or_fails(void *arg)
+{
+    struct member *m = arg;
+    int64_t ids[MEMBERS] = {0, 1, 2, 3};
+    struct cpu_meeting *met;
+    if (m->rank == MEMBERS - 1) nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    m->rc = m->rank == MEMBERS - 1 ? -1 : cpu_group_meet(m->g, &m->turn, 1, 7, ids, MEMBERS, (uint32_t)m->rank, &m->rank, &met, &m->err);
+    cpu_group_end(m->g, &m->turn, m->rc != 0);
+    return NULL;
+}
+
+START_TEST(test_who_waits_when_another_fails_is_told_that)
+{
+    struct member m[MEMBERS] = {{0}};
+    struct cpu_rendezvous *g = start(m, waits_or_fails);
+    for (int i = 0; i < MEMBERS - 1; i++) {
+        ck_assert_int_eq(m[i].rc, NF_EINTERNAL);
+        ck_assert_str_eq(m[i].err.message, "another device failed");
+    }
+    cpu_group_leave(g);
+}
+END_TEST
+
+/* Waits for a parcel, and does not end. */
+static void *receives(void *arg)
+{
+    struct member *m = arg;
+    void *p;
+    m->rc = cpu_group_receive(m->g, &m->turn, 4, 0, &p, &m->err);
+    return NULL;
+}
+
+/* A turn that takes what it has sent itself. */
+static void posts(struct cpu_rendezvous *g, const struct cpu_turn *t)
+{
+    struct nf_error err;
+    void *p;
+    cpu_group_send(g, t, 5, 0, parcel(9));
+    ck_assert_int_eq(cpu_group_receive(g, t, 5, 0, &p, &err), 0);
+    ck_assert_int_eq(*(int64_t *)p, 9);
+    free(p);
+}
+
+START_TEST(test_a_group_of_one_is_clean_for_who_begins_after_a_failure)
+{
+    struct member a = {0};
+    struct nf_error err;
+    struct cpu_turn b, c;
+    ck_assert_int_eq(cpu_group_join("one", 1, &a.g, &err), 0);
+    cpu_group_begin(a.g, 0, &a.turn);
+    cpu_group_begin(a.g, 0, &b);
+    ck_assert_int_eq(pthread_create(&a.thread, NULL, receives, &a), 0);
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    cpu_group_end(a.g, &b, true);
+    cpu_group_begin(a.g, 0, &c); /* the first one still runs */
+    posts(a.g, &c);
+    pthread_join(a.thread, NULL);
+    ck_assert_int_eq(a.rc, NF_EINTERNAL);
+    ck_assert_ptr_nonnull(strstr(a.err.message, "another member of the group"));
+    cpu_group_end(a.g, &a.turn, true);
+    posts(a.g, &c);
+    cpu_group_end(a.g, &c, false);
+    cpu_group_leave(a.g);
+}
+END_TEST
+
+START_TEST(test_a_group_of_one_is_clean_for_who_begins_after_a_wait_for_none)
+{
+    struct cpu_rendezvous *g;
+    struct nf_error err;
+    struct cpu_turn a, c;
+    void *p = NULL;
+    ck_assert_int_eq(cpu_group_join("one", 1, &g, &err), 0);
+    cpu_group_begin(g, 0, &a);
+    cpu_group_send(g, &a, 6, 0, parcel(1));
+    ck_assert_int_eq(cpu_group_receive(g, &a, 4, 0, &p, &err), NF_EGRAPH);
+    ck_assert_ptr_null(p);
+    cpu_group_begin(g, 0, &c);
+    posts(g, &c);
+    cpu_group_end(g, &a, true);
+    posts(g, &c);
+    ck_assert_int_eq(cpu_group_receive(g, &c, 6, 0, &p, &err), NF_EGRAPH); /* not what the failed one sent; and a new wait for none ends too */
+    cpu_group_end(g, &c, true);
     cpu_group_leave(g);
 }
 END_TEST
@@ -305,6 +394,9 @@ int main(void)
     tcase_add_test(t, test_disjoint_groups_meet_as_often_as_each_likes);
     tcase_add_test(t, test_who_waits_for_one_that_has_ended_is_told);
     tcase_add_test(t, test_parcels_come_in_order_and_a_wait_for_none_ends);
+    tcase_add_test(t, test_who_waits_when_another_fails_is_told_that);
+    tcase_add_test(t, test_a_group_of_one_is_clean_for_who_begins_after_a_failure);
+    tcase_add_test(t, test_a_group_of_one_is_clean_for_who_begins_after_a_wait_for_none);
     tcase_add_test(t, test_the_queue_of_inputs_is_in_order);
     tcase_add_test(t, test_who_begins_when_another_has_failed_is_told);
     tcase_add_test(t, test_who_has_done_its_part_is_not_told_later);
