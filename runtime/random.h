@@ -26,7 +26,7 @@ static inline void rt_philox(uint64_t key, uint64_t low, uint64_t high, uint32_t
     ret_words[3] = s3;
 }
 
-/* The seed of draw number `draw` (from 0) of an execution by process `process` of its grid. */
+/* The seed of draw number `draw` (from 0) in an execution by process `process` of its grid, which counts its own draws. */
 static inline uint64_t rt_random_seed(uint64_t draw, uint32_t process) { return draw + ((uint64_t)process << 48); }
 
 /* Numbers first .. first + n - 1. normal: a is the mean, b the deviation; else uniform from a to below b (a where b is not above). */

@@ -603,7 +603,8 @@ int ev_run_with(struct hlo_eval *e, struct nf_str function, struct ev_grid *memb
         if (member_of)
             ev_grid_exit(member_of, rc, err);
     } else {
-        rc = ev_grid_run(&run, replicas, partitions, funcs, NULL, 0, (struct ev_value *const *const *)arg_lists, ret_lists, err);
+        uint64_t draws = 0;
+        rc = ev_grid_run(&run, replicas, partitions, funcs, NULL, 0, (struct ev_value *const *const *)arg_lists, ret_lists, &draws, err);
     }
     if (!rc && run.check_failed) {
         rc = run.first_failure.code;

@@ -249,14 +249,14 @@ static void *work(void *arg)
 }
 
 static int run_workers(struct ev_run *run, unsigned replicas, unsigned partitions, struct worker *w, struct ev_func **infeed, size_t n_infeed,
-                       unsigned depth, const struct hlo_mesh *mesh, struct nf_error *err)
+                       unsigned depth, const struct hlo_mesh *mesh, uint64_t *draws, struct nf_error *err)
 {
     unsigned n = replicas * partitions;
     struct ev_grid g = {.mesh = mesh, .replicas = replicas, .partitions = partitions, .alive = n, .infeed = infeed, .n_infeed = n_infeed};
     pthread_mutex_init(&g.lock, NULL);
     pthread_cond_init(&g.moved, NULL);
     for (unsigned i = 0; i < n; i++)
-        w[i].proc = (struct ev_proc){.run = run, .grid = &g, .replica = i / partitions, .partition = i % partitions, .id = i, .depth = depth};
+        w[i].proc = (struct ev_proc){.run = run, .grid = &g, .replica = i / partitions, .partition = i % partitions, .id = i, .depth = depth, .draws = *draws};
     pthread_attr_t attr;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, (size_t)8 << 20);
@@ -280,6 +280,8 @@ static int run_workers(struct ev_run *run, unsigned replicas, unsigned partition
         if (w[i].started)
             pthread_join(w[i].thread, NULL);
     pthread_attr_destroy(&attr);
+    for (unsigned i = 0; i < n; i++)
+        *draws = NF_MAX(*draws, w[i].proc.draws);
     int rc = g.failed ? g.code : NF_OK;
     if (rc && err)
         *err = g.error;
@@ -300,7 +302,7 @@ static void drop_results(struct worker *w, unsigned n)
 }
 
 int ev_grid_run(struct ev_run *run, unsigned replicas, unsigned partitions, struct ev_func *const *funcs, struct ev_func **infeed, size_t n_infeed,
-                struct ev_value *const *const *args, struct ev_value ***rets, struct nf_error *err)
+                struct ev_value *const *const *args, struct ev_value ***rets, uint64_t *draws, struct nf_error *err)
 {
     unsigned n = replicas * partitions;
     struct worker *w = nf_alloc_array(n, sizeof(*w));
@@ -309,7 +311,7 @@ int ev_grid_run(struct ev_run *run, unsigned replicas, unsigned partitions, stru
         w[i].args = args[i];
         w[i].rets = rets[i];
     }
-    int rc = run_workers(run, replicas, partitions, w, infeed, n_infeed, 0, NULL, err);
+    int rc = run_workers(run, replicas, partitions, w, infeed, n_infeed, 0, NULL, draws, err);
     if (rc)
         drop_results(w, n);
     free(w);
@@ -363,7 +365,7 @@ int hlo_e_run_parallel(struct ev_ctx *c, struct nf_error *err)
             for (uint32_t k = 0; args[i] && k < funcs[i]->body->n_args; k++)
                 ev_unref(args[i][k]);
     } else {
-        rc = ev_grid_run(c->f->proc->run, replicas, partitions, funcs, infeed, n_infeed, (struct ev_value *const *const *)args, rets, err);
+        rc = ev_grid_run(c->f->proc->run, replicas, partitions, funcs, infeed, n_infeed, (struct ev_value *const *const *)args, rets, &c->f->proc->draws, err);
         if (rc)
             memset(c->out, 0, c->n_out * sizeof(*c->out));
     }
@@ -1116,7 +1118,7 @@ int hlo_e_manual_computation(struct ev_ctx *c, struct nf_error *err)
             w[d].args = args + d * c->n_in;
             w[d].rets = rets + d * c->n_out;
         }
-        rc = run_workers(c->f->proc->run, 1, n, w, NULL, 0, c->f->proc->depth, &m, err);
+        rc = run_workers(c->f->proc->run, 1, n, w, NULL, 0, c->f->proc->depth, &m, &c->f->proc->draws, err);
         for (uint32_t i = 0; i < c->n_out && !rc; i++) {
             const struct rt_array *p = &rets[i]->a;
             const struct hlo_mesh_cut *k = &cuts[c->n_in + i];

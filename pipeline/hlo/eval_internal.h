@@ -85,7 +85,6 @@ struct ev_run {
     bool check_failed;
     struct nf_error first_failure;
     struct ev_probe *probes;    /* interpreter.probe */
-    atomic_uint_fast64_t draws; /* of rng so far, by all processes */
 };
 
 /* One process: a thread with its place in a grid. */
@@ -94,6 +93,7 @@ struct ev_proc {
     struct ev_grid *grid;       /* NULL: alone */
     unsigned replica, partition, id;
     unsigned depth;
+    uint64_t draws;             /* of rng so far */
     struct ev_func **infeed;    /* functions whose results infeed gives, in turn */
     size_t n_infeed, next_infeed;
 };
@@ -183,8 +183,9 @@ void ev_body_done(struct ev_body *b);
 int ev_body_call(struct ev_body *b, int64_t n, const void *const *args, void *const *results, struct nf_error *err);
 
 /* ---- several devices: eval_grid.c ---- */
+/* draws: where each process counts its draws from; then the most that one came to. */
 int ev_grid_run(struct ev_run *run, unsigned replicas, unsigned partitions, struct ev_func *const *funcs, struct ev_func **infeed, size_t n_infeed,
-                struct ev_value *const *const *args, struct ev_value ***rets, struct nf_error *err);
+                struct ev_value *const *const *args, struct ev_value ***rets, uint64_t *draws, struct nf_error *err);
 
 /* The body of hlo_eval_run*; member_of: one process as member `rank` of a grid that lives longer than the run. */
 int ev_run_with(struct hlo_eval *e, struct nf_str function, struct ev_grid *member_of, uint32_t rank, unsigned replicas, unsigned partitions,

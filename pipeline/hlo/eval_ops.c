@@ -642,7 +642,7 @@ int hlo_e_rng(struct ev_ctx *c, struct nf_error *err)
     int rank = 0, rc = shape_of_result(c, 2, dims, &rank, err);
     rc = rc ? rc : ev_out_shaped(c, 0, rank, dims, err);
     if (!rc) {
-        uint64_t seed = rt_random_seed(atomic_fetch_add(&c->f->proc->run->draws, 1), c->f->proc->id);
+        uint64_t seed = rt_random_seed(c->f->proc->draws++, c->f->proc->id);
         ev_rng_fill(seed, hlo_op_enum(c->op, HLO_A_rng_distribution, HLO_RNG_INVALID) == 2, c->in[0]->a.data, c->in[1]->a.data, &c->out[0]->a);
     }
     return rc;

@@ -7,7 +7,6 @@
 #include "runtime/cpu/pool.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 struct cpu_probe;
 struct rt_array;
@@ -17,7 +16,6 @@ void *cpu_parcel_of(const struct rt_array *values, size_t n);
 
 /* What an execution has once, for all devices of a mesh. */
 struct cpu_run {
-    atomic_uint_fast64_t draws;      /* how many rng steps ran so far */
     pthread_mutex_t lock;            /* guards what follows, and calls of print; innermost */
     struct nf_error unmet;           /* the first check that did not hold, which the execution ends with; code 0: none */
     struct cpu_probe *probes;
@@ -38,6 +36,7 @@ struct cpu_exec {
     struct cpu_rendezvous *group;    /* NULL: alone */
     struct cpu_turn turn;            /* in the group */
     uint32_t replica, partition, replicas, partitions;
+    uint64_t draws;                  /* how many rng steps ran so far */
     int depth;
     struct cpu_run *run;
 };

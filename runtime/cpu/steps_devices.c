@@ -290,6 +290,7 @@ int step_devices__run(struct cpu_exec *x, const struct plan_step *s, struct nf_e
     }
     if (!rc) move_all(x, s, dev, true);
     for (int64_t i = 0; i < n; i++) {
+        x->draws = NF_MAX(x->draws, dev[i].x.draws);
         free(dev[i].x.ptr);
         if (dev[i].memory) munmap(dev[i].memory, dev[i].bytes);
     }

@@ -369,7 +369,7 @@ int step_rng_bits__run(struct cpu_exec *x, const struct plan_step *s, struct nf_
 
 /* ------------------------------------------------------------------------------------------------------------- rng */
 
-/* attributes: 1 normal, 0 uniform; inputs: two numbers of the result's type. Each run is the execution's next draw. */
+/* attributes: 1 normal, 0 uniform; inputs: two numbers of the result's type. Each run is the device's next draw. */
 int step_rng__check(const struct plan *p, const struct plan_step *s, struct nf_error *err)
 {
     const struct plan_value *a = step_in(p, s, 0), *b = step_in(p, s, 1), *o = step_out(p, s, 0);
@@ -411,7 +411,7 @@ int step_rng__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error
     enum cpu_dt t = (enum cpu_dt)o->dt;
     struct rng_job j = {.t = t, .normal = s->attr[0] == 1, .dst = x->ptr[s->out[0]]};
     (void)err;
-    j.seed = rt_random_seed(atomic_fetch_add_explicit(&x->run->draws, 1, memory_order_relaxed), x->replica * x->partitions + x->partition);
+    j.seed = rt_random_seed(x->draws++, x->replica * x->partitions + x->partition);
     j.a = cpu_num_load(t, x->ptr[s->in[0]]);
     j.b = cpu_num_load(t, x->ptr[s->in[1]]);
     if (t == CPU_U64 && j.a.i < 0) j.a.i = INT64_MAX; /* bounds are signed numbers of 64 bits: larger ones are the largest of these */
