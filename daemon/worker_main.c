@@ -286,17 +286,18 @@ static int import(struct state *s, const Neffd__Worker__V1__Key *k, struct nf_er
     limits.depth = (uint32_t)s->cfg->max_depth;
     limits.ops = (uint32_t)s->cfg->max_ops;
     limits.literal_bytes = s->cfg->max_literal;
+    limits.are_options = true;
     begin_stage(s, NEFFD__V1__STAGE__STAGE_IMPORT);
     rc = pipe_import(nf_str_n(s->input.data, s->input.len), (enum pipe_kind)k->input_kind, "", &limits, s->arena, &s->graph, err);
     if (rc < 0) {
         if (err && !err->stage)
             err->stage = NEFFD__V1__STAGE__STAGE_IMPORT;
-        if (rc == NF_ELIMIT && err && !err->hint[0])
-            nf_error_hint(err, "what a graph may be is limited by the daemon's options max_input, max_depth, max_ops, max_literal and max_graph_memory");
         return rc;
     }
-    if (nf_arena_over(s->arena))
-        return nf_fail(err, NF_ELIMIT, "the graph needs more than %llu bytes of memory (max_graph_memory)", (unsigned long long)s->cfg->max_graph_memory);
+    if (nf_arena_over(s->arena)) {
+        nf_fail(err, NF_ELIMIT, "the graph needs more than %llu bytes of memory", (unsigned long long)s->cfg->max_graph_memory);
+        return hlo_limit_hint(&limits, "max_graph_memory", err);
+    }
     struct pipe_option *given = NF_NEW_ARRAY(s->arena, struct pipe_option, k->n_options + 1);
     for (size_t i = 0; i < k->n_options; i++) {
         given[i].name = nf_arena_strn(s->arena, k->options[i]->name, strlen(k->options[i]->name));

@@ -141,6 +141,8 @@ static int make_key(struct alone *a, struct nf_error *err)
     struct hlo_limits limits = hlo_limits_default;
     limits.depth = (uint32_t)cfg->max_depth;
     limits.ops = (uint32_t)NF_MIN(cfg->max_ops, (int64_t)UINT32_MAX);
+    limits.literal_bytes = cfg->max_literal;
+    limits.are_options = true;
     int r = pipe_import(nf_buf_str(&cc->graph), PIPE_KIND_UNKNOWN, cc->call.input, &limits, cc->arena, &a->graph, err);
     if (r == NF_OK)
         r = drv_options(&a->id, cc->options, cc->option_count, cc->arena, &a->options, &a->option_count, err);

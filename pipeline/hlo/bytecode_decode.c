@@ -240,8 +240,10 @@ static int enter(struct bc *b, struct entry *table, size_t n, uint64_t index, co
     struct entry *e = &table[index];
     if (e->busy)
         return hlo__bc_fail(b, at, NF_EGRAPH, "%s %llu contains itself", what, (unsigned long long)index);
-    if (b->depth >= b->limits->depth)
-        return hlo__bc_fail(b, at, NF_ELIMIT, "%ss nest deeper than %u", what, b->limits->depth);
+    if (b->depth >= b->limits->depth) {
+        hlo__bc_fail(b, at, NF_ELIMIT, "%ss nest deeper than %u", what, b->limits->depth);
+        return hlo_limit_hint(b->limits, "max_depth", b->err);
+    }
     *ret = e;
     return 0;
 }
@@ -370,7 +372,11 @@ static int dense_of(struct bc *b, struct nf_reader *r, const struct hlo_attr **r
         return hlo__bc_fail(b, r->at, NF_EGRAPH, "a constant whose type is no static tensor");
     uint64_t held = t->elem == HLO_ELEM_I1 ? NF_MIN(n, (uint64_t)raw.len * 8) : raw.len;
     b->literal_bytes += held;
-    if (held > b->limits->literal_bytes || b->literal_bytes > b->limits->literals_bytes)
+    if (held > b->limits->literal_bytes) {
+        hlo__bc_fail(b, r->at, NF_ELIMIT, "a constant of more than %llu bytes", (unsigned long long)b->limits->literal_bytes);
+        return hlo_limit_hint(b->limits, "max_literal", b->err);
+    }
+    if (b->literal_bytes > b->limits->literals_bytes)
         return hlo__bc_fail(b, r->at, NF_ELIMIT, "constants of more than %llu bytes", (unsigned long long)b->limits->literals_bytes);
     if (t->elem == HLO_ELEM_I1 && n > 0) {
         if (raw.len == 1 && n > 1 && (raw.data[0] == 0 || (uint8_t)raw.data[0] == 0xFF || (n > 8 && raw.data[0] == 1))) {

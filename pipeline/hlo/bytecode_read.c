@@ -241,7 +241,11 @@ static int grow(struct bc *b, struct scope *s, size_t more, const void *at)
     if (more)
         memset(s->values + s->len, 0, more * sizeof(*s->values));
     s->len += more;
-    return nf_arena_over(b->m->arena) ? hlo__bc_fail(b, at, NF_ELIMIT, "the program takes more memory than allowed") : 0;
+    if (nf_arena_over(b->m->arena)) {
+        hlo__bc_fail(b, at, NF_ELIMIT, "the program takes more memory than allowed");
+        return hlo_limit_hint(b->limits, "max_graph_memory", b->err);
+    }
+    return 0;
 }
 
 static int skip_use_list(struct nf_reader *r, uint64_t values)
@@ -269,8 +273,10 @@ static int read_op(struct bc *b, struct nf_reader *r, struct hlo_block *block, s
     int e;
     if (r->failed || name_index >= b->num_op_names)
         return hlo__bc_fail(b, at, NF_EGRAPH, "operation name %llu of %zu", (unsigned long long)name_index, b->num_op_names);
-    if (b->m->num_ops >= b->limits->ops)
-        return hlo__bc_fail(b, at, NF_ELIMIT, "more than %u operations", b->limits->ops);
+    if (b->m->num_ops >= b->limits->ops) {
+        hlo__bc_fail(b, at, NF_ELIMIT, "more than %u operations", b->limits->ops);
+        return hlo_limit_hint(b->limits, "max_ops", b->err);
+    }
     const struct op_name *name = &b->op_names[name_index];
 
     const struct hlo_attr *dict = NULL, *loc;
@@ -365,8 +371,10 @@ static int read_op(struct bc *b, struct nf_reader *r, struct hlo_block *block, s
         return e;
     if (regions == 0)
         return 0;
-    if (b->depth >= b->limits->depth)
-        return hlo__bc_fail(b, at, NF_ELIMIT, "regions nest deeper than %u", b->limits->depth);
+    if (b->depth >= b->limits->depth) {
+        hlo__bc_fail(b, at, NF_ELIMIT, "regions nest deeper than %u", b->limits->depth);
+        return hlo_limit_hint(b->limits, "max_depth", b->err);
+    }
     b->depth++;
     if (isolated) {
         uint8_t id = nf_reader_u8(r);

@@ -12,7 +12,11 @@ struct hlo_limits {
     uint32_t ops;            /* operations in all */
     uint64_t literal_bytes;  /* of one constant, decoded */
     uint64_t literals_bytes; /* of all constants, decoded */
+    bool are_options;        /* depth, ops, literal_bytes and the arena's limit are the caller's options max_depth, max_ops, max_literal and
+                                max_graph_memory: an error of one of them names it in its hint */
 };
+/* Behind the failure of one of these limits; returns NF_ELIMIT. */
+int hlo_limit_hint(const struct hlo_limits *limits, const char *option, struct nf_error *err);
 /* 4 GiB - 1 of input, depth 256, 20 M operations, 8 GiB literals. */
 extern const struct hlo_limits hlo_limits_default;
 

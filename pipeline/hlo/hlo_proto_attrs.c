@@ -159,8 +159,10 @@ int hp_shape_leaves(struct hp *p, const struct hp_inst *i, struct nf_str shape, 
     uint64_t primitive = pb_uint(shape, SHAPE_ELEMENT, 0);
     int e = 0;
     if (primitive == PRIMITIVE_TUPLE) {
-        if (p->depth >= p->limits->depth)
-            return hp_fail(p, i, NF_ELIMIT, "tuples nest deeper than %u", p->limits->depth);
+        if (p->depth >= p->limits->depth) {
+            hp_fail(p, i, NF_ELIMIT, "tuples nest deeper than %u", p->limits->depth);
+            return hlo_limit_hint(p->limits, "max_depth", p->err);
+        }
         p->depth++;
         struct nf_reader r = nf_reader_of(shape);
         struct pb_field f;
@@ -191,7 +193,11 @@ int hp_literal(struct hp *p, const struct hp_inst *i, const struct hlo_type *typ
         return hp_fail(p, i, NF_EGRAPH, "a constant without a static shape");
     if (count > 1 && !default_layout(p, pb_bytes(literal, 1), type->rank))
         return hp_fail(p, i, NF_EUNSUPPORTED, "a constant whose layout is not row-major");
-    if (bytes > p->limits->literal_bytes || (p->literal_bytes += bytes) > p->limits->literals_bytes)
+    if (bytes > p->limits->literal_bytes) {
+        hp_fail(p, i, NF_ELIMIT, "a constant of more than %llu bytes", (unsigned long long)p->limits->literal_bytes);
+        return hlo_limit_hint(p->limits, "max_literal", p->err);
+    }
+    if ((p->literal_bytes += bytes) > p->limits->literals_bytes)
         return hp_fail(p, i, NF_ELIMIT, "constants of more than %llu bytes", (unsigned long long)p->limits->literals_bytes);
     unsigned num = hp_literal_field(type->elem), size = hlo_elem_bytes(type->elem), part = hlo_elem_bytes(hlo_elem_part(type->elem));
     struct nf_reader r = nf_reader_of(literal);

@@ -241,8 +241,10 @@ static int import_region(struct hp *p, const struct hp_inst *i, const struct hp_
         hlo_block_add_arg(p->m, b, types[k]);
     uint32_t n;
     struct hlo_value **v;
-    if (p->depth >= p->limits->depth)
-        return hp_fail(p, i, NF_ELIMIT, "computations nest deeper than %u", p->limits->depth);
+    if (p->depth >= p->limits->depth) {
+        hp_fail(p, i, NF_ELIMIT, "computations nest deeper than %u", p->limits->depth);
+        return hlo_limit_hint(p->limits, "max_depth", p->err);
+    }
     p->depth++;
     int e = import_body(p, c, b, (struct params){b->args, b->num_args}, &n, &v);
     p->depth--;
@@ -261,8 +263,10 @@ static int import_branch(struct hp *p, const struct scope *s, struct hp_inst *i,
     int e = called(p, i, branch, &c);
     if (e || (e = operand(p, s, i, arg, &o)))
         return e;
-    if (p->depth >= p->limits->depth)
-        return hp_fail(p, i, NF_ELIMIT, "computations nest deeper than %u", p->limits->depth);
+    if (p->depth >= p->limits->depth) {
+        hp_fail(p, i, NF_ELIMIT, "computations nest deeper than %u", p->limits->depth);
+        return hlo_limit_hint(p->limits, "max_depth", p->err);
+    }
     struct hlo_block *b = hlo_block_new(p->m, r);
     p->depth++;
     e = import_body(p, c, b, (struct params){o->leaves, o->num_leaves}, &n, &v);
@@ -327,8 +331,10 @@ static int import_call(struct hp *p, const struct scope *s, struct hp_inst *i, s
         return e;
     if (!c->symbol.len) {
         char *name = nf_arena_printf(p->m->arena, "computation_%zu", (size_t)(c - p->comps));
-        if (p->depth >= p->limits->depth)
-            return hp_fail(p, i, NF_ELIMIT, "calls nest deeper than %u", p->limits->depth);
+        if (p->depth >= p->limits->depth) {
+            hp_fail(p, i, NF_ELIMIT, "calls nest deeper than %u", p->limits->depth);
+            return hlo_limit_hint(p->limits, "max_depth", p->err);
+        }
         p->depth++;
         e = import_function(p, c, "private", nf_str_c(name), &func);
         p->depth--;
@@ -770,10 +776,14 @@ static int import_inst(struct hp *p, const struct scope *s, struct hp_inst *i, s
 {
     struct hp_inst *o;
     int e;
-    if (p->m->num_ops >= p->limits->ops)
-        return hp_fail(p, i, NF_ELIMIT, "more than %u operations", p->limits->ops);
-    if (nf_arena_over(p->m->arena))
-        return hp_fail(p, i, NF_ELIMIT, "the program takes more memory than allowed");
+    if (p->m->num_ops >= p->limits->ops) {
+        hp_fail(p, i, NF_ELIMIT, "more than %u operations", p->limits->ops);
+        return hlo_limit_hint(p->limits, "max_ops", p->err);
+    }
+    if (nf_arena_over(p->m->arena)) {
+        hp_fail(p, i, NF_ELIMIT, "the program takes more memory than allowed");
+        return hlo_limit_hint(p->limits, "max_graph_memory", p->err);
+    }
     if (nf_str_eq_c(i->opcode, "parameter"))
         return import_parameter(p, s, i, params);
     if (nf_str_eq_c(i->opcode, "constant"))

@@ -226,8 +226,8 @@ static bool hex_decode(const char *s, size_t digits, char *out)
 static bool count_literal(struct hlo_parser *p, uint64_t bytes, const char *where)
 {
     if (bytes > p->limits->literal_bytes)
-        return hlo__parse_fail_at(p, where, NF_ELIMIT, "a constant of %llu bytes is over the limit of %llu", (unsigned long long)bytes,
-                                  (unsigned long long)p->limits->literal_bytes);
+        return hlo__parse_over(p, where, "max_literal", "a constant of %llu bytes is over the limit of %llu", (unsigned long long)bytes,
+                               (unsigned long long)p->limits->literal_bytes);
     p->literals += bytes;
     if (p->literals > p->limits->literals_bytes)
         return hlo__parse_fail_at(p, where, NF_ELIMIT, "the constants together are over the limit of %llu bytes", (unsigned long long)p->limits->literals_bytes);

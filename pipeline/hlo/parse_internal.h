@@ -80,6 +80,8 @@ struct parse_op {
 
 /* ---- errors ---- */
 bool hlo__parse_fail_at(struct hlo_parser *p, const char *where, int code, const char *fmt, ...) NF_PRINTF(4, 5); /* returns false */
+/* NF_ELIMIT of a limit that may be an option (struct hlo_limits). */
+bool hlo__parse_over(struct hlo_parser *p, const char *where, const char *option, const char *fmt, ...) NF_PRINTF(4, 5);
 /* At the token that comes next: "expected ..., found '...'". */
 bool hlo__parse_wrong(struct hlo_parser *p, const char *expected);
 

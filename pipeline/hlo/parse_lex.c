@@ -22,22 +22,38 @@ const uint8_t hlo__char_class[256] = {
 #undef D
 #undef X
 
-bool hlo__parse_fail_at(struct hlo_parser *p, const char *where, int code, const char *fmt, ...)
+static void fail_at(struct hlo_parser *p, const char *where, int code, const char *option, const char *fmt, va_list ap)
 {
     if (p->code)
-        return false;
+        return;
     p->code = code;
     if (p->err) {
         char text[768];
-        va_list ap;
-        va_start(ap, fmt);
         vsnprintf(text, sizeof text, fmt, ap);
-        va_end(ap);
         uint32_t line, col;
         nf_fail(p->err, code, "%s", text);
         hlo_pos_line(p->m, (uint32_t)(where - p->begin), &line, &col);
         nf_error_location(p->err, "%u:%u", line, col);
+        if (option)
+            hlo_limit_hint(p->limits, option, p->err);
     }
+}
+
+bool hlo__parse_fail_at(struct hlo_parser *p, const char *where, int code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fail_at(p, where, code, NULL, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+bool hlo__parse_over(struct hlo_parser *p, const char *where, const char *option, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fail_at(p, where, NF_ELIMIT, option, fmt, ap);
+    va_end(ap);
     return false;
 }
 
@@ -77,7 +93,7 @@ bool hlo__parse_enter(struct hlo_parser *p)
         return hlo__parse_fail_at(p, p->at, NF_ELIMIT, "more attributes and types than the limit of %u, those behind aliases counted each time", PARSE_MAX_NODES);
     if (++p->depth <= p->limits->depth)
         return true;
-    return hlo__parse_fail_at(p, p->at, NF_ELIMIT, "nesting is deeper than the limit of %u", p->limits->depth);
+    return hlo__parse_over(p, p->at, "max_depth", "nesting is deeper than the limit of %u", p->limits->depth);
 }
 
 void hlo__parse_comment(struct hlo_parser *p)

@@ -17,6 +17,13 @@ const struct hlo_limits hlo_limits_default = {
     .literals_bytes = (uint64_t)8 << 30,
 };
 
+int hlo_limit_hint(const struct hlo_limits *limits, const char *option, struct nf_error *err)
+{
+    if (limits->are_options)
+        nf_error_hint(err, "raise the option %s", option);
+    return NF_ELIMIT;
+}
+
 static bool parse_operation(struct hlo_parser *p, struct hlo_block *block);
 
 /* ---- value names ---- */
@@ -379,7 +386,7 @@ static bool finish(struct hlo_parser *p, struct parse_op *b, struct hlo_block *b
     struct hlo_module *m = p->m;
     uint32_t num_results = p->num_types - b->types, names = p->num_results - b->results, bound = 0;
     if (m->num_ops >= p->limits->ops)
-        return hlo__parse_fail_at(p, p->begin + b->pos, NF_ELIMIT, "more operations than the limit of %u", p->limits->ops);
+        return hlo__parse_over(p, p->begin + b->pos, "max_ops", "more operations than the limit of %u", p->limits->ops);
     for (uint32_t i = 0; i < names; i++)
         bound += p->results[b->results + i].count;
     if (names && bound != num_results)
@@ -602,6 +609,7 @@ int hlo_parse_section(struct nf_str text, uint32_t first_line, const struct hlo_
     if (ok && nf_arena_over(arena)) {
         ok = false;
         p.code = nf_fail(err, NF_ELIMIT, "the module needs more memory than its limit");
+        hlo_limit_hint(limits, "max_graph_memory", err);
     }
     nf_map_free(p.aliases);
     nf_map_free(p.resources);

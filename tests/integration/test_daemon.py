@@ -255,10 +255,15 @@ def malformed_graphs():
 
 
 def limits_of_graphs_name_their_options():
-    for option, value in (("max-ops", "1"), ("max-depth", "1"), ("max-graph-memory", "1")):
-        with Daemon(args=[f"--{option}", value]) as d, d.client() as c:
-            error = failed(c.compile(module(1), timeout=30, eager=True)[0])
-            expect(error["code"] == "limit_exceeded" and option.replace("-", "_") in error["hint"], option, error)
+    constant = b"func.func @main() -> tensor<2xf32> {\n  %0 = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>\n  return %0 : tensor<2xf32>\n}\n"
+    for option, text in (("max-ops", module(1)), ("max-depth", module(1)), ("max-graph-memory", module(1)), ("max-literal", constant)):
+        with Daemon(args=[f"--{option}", "1"]) as d, d.client() as c:
+            error = failed(c.compile(text, timeout=30, eager=True)[0])
+            expect(error["code"] == "limit_exceeded" and error["hint"] == f"raise the option {option.replace('-', '_')}", option, error)
+    ones = "x".join(["1"] * 1200)
+    with Daemon() as d, d.client() as c:
+        error = failed(c.compile(f"func.func @main(%a: tensor<{ones}xf32>) {{\n  return\n}}\n".encode(), timeout=30, eager=True)[0])
+        expect(error["code"] == "limit_exceeded" and not error["hint"], "a limit that is no option", error)
 
 
 def configuration_over_the_wire():

@@ -94,6 +94,18 @@ START_TEST(sizes_are_limited)
     ck_assert_int_eq(parse(two, &l), 0);
     l.ops = 3;
     ck_assert_int_eq(parse(two, &l), NF_ELIMIT);
+    ck_assert_str_eq(err.hint, "");
+    l.are_options = true;
+    ck_assert_int_eq(parse(two, &l), NF_ELIMIT);
+    ck_assert_str_eq(err.hint, "raise the option max_ops");
+    l = hlo_limits_default;
+    l.are_options = true;
+    l.depth = 0;
+    ck_assert_int_eq(parse(two, &l), NF_ELIMIT);
+    ck_assert_str_eq(err.hint, "raise the option max_depth");
+    l.input_bytes = 10;
+    ck_assert_int_eq(parse(two, &l), NF_ELIMIT);
+    ck_assert_str_eq(err.hint, "");
     l = hlo_limits_default;
     l.input_bytes = 10;
     ck_assert_int_eq(parse(two, &l), NF_ELIMIT);
