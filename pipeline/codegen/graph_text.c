@@ -165,6 +165,8 @@ struct parser {
     struct fixup *fixups;
     struct made *made;
     uint32_t number;              /* of the line */
+    struct nf_str end;            /* the main graph's return */
+    uint32_t end_number;
 };
 
 /* The next line without its indent; false at the end. */
@@ -417,6 +419,10 @@ static struct cg_graph *body(struct parser *s, struct cg_graph *g, int depth)
     uint32_t *where = NULL;
     while (next_line(s)) {
         if (scan_take(&s->scan, "return")) {
+            if (depth == 0) {
+                s->end = s->line;
+                s->end_number = s->number;
+            }
             g->results = refs(s, g, &g->nresult);
             s->scan.bad = s->scan.bad || s->scan.at.len;
             return g;
@@ -591,6 +597,15 @@ static bool resolve(struct parser *s)
     return true;
 }
 
+static void name_line(struct parser *s, const struct cg_value *v)
+{
+    for (const struct made *m = s->made; m; m = m->next)
+        if (m->v == v) {
+            s->line = m->line;
+            s->number = m->at;
+        }
+}
+
 int cg_graph_parse(struct cg *cg, struct nf_str text, struct nf_error *err)
 {
     struct parser s = {.rest = text, .cg = cg};
@@ -605,7 +620,12 @@ int cg_graph_parse(struct cg *cg, struct nf_str text, struct nf_error *err)
     s.scan.bad = s.scan.bad || s.scan.at.len;
     struct cg_graph *g = cg->main = cg_graph_new(cg, NULL);
     if (!s.scan.bad) body(&s, g, 0);
-    bool good = !s.scan.bad && s.rest.len == 0 && resolve(&s) && g->nresult == cg->nouts;
+    bool good = !s.scan.bad && s.rest.len == 0 && resolve(&s);
+    if (good) {
+        s.line = s.end;
+        s.number = s.end_number;
+        good = g->nresult == cg->nouts;
+    }
     for (uint32_t i = 0; good && i < g->n; i++) n += g->v[i]->kind == CG_ARG;
     cg->args = NF_NEW_ARRAY(cg->arena, struct cg_value *, n + 1);
     cg->arg_bytes = NF_NEW_ARRAY(cg->arena, uint64_t, n + 1);
@@ -615,7 +635,10 @@ int cg_graph_parse(struct cg *cg, struct nf_str text, struct nf_error *err)
         struct cg_value *v = g->v[i];
         if (v->kind != CG_ARG) continue;
         good = v->index < n && !cg->args[v->index];
-        if (!good) break;
+        if (!good) {
+            name_line(&s, v);
+            break;
+        }
         cg->args[v->index] = v;
         cg->arg_bytes[v->index] = (uint64_t)v->count * cpu_dt_bytes((enum cpu_dt)v->dt);
     }

@@ -170,7 +170,19 @@ START_TEST(graphs_that_do_not_hold)
         struct nf_error err = {0};
         char *text = nf_asprintf("%s%%2:f32[24] = %s\nreturn %s\n", HEAD, i == 1 ? "reshape %0 stored output" : i == 2 ? "splat num=1 stored output" : "reshape %0", i ? "%2" : "%0");
         ck_assert_int_eq(cg_build_text(nf_str_c(text), &q, &art, &err), NF_EGRAPH);
+        ck_assert_str_eq(err.location, "5:1");
         free(text);
+    }
+    static const struct { const char *text, *where; } places[] = {
+        {"graph replicas=1 partitions=1 alias=-1\n%0:f32[4] = arg index=0\n%1:f32[4] = arg index=0\n%2:f32[4] = copy %0 stored output\nreturn %2\n", "3:1"},
+        {"graph replicas=1 partitions=1 alias=-1\n%0:f32[4] = arg index=0\n%1:f32[4] = copy %0 stored output\nreturn %1 %1\n", "4:1"},
+    };
+    for (size_t i = 0; i < NF_ARRAY_LEN(places); i++) {   /* as many results as the head says; every argument once */
+        struct cg_request q = {.interpret = true};
+        struct cg_artifact art = {0};
+        struct nf_error err = {0};
+        ck_assert_int_eq(cg_build_text(nf_str_c(places[i].text), &q, &art, &err), NF_EGRAPH);
+        ck_assert_str_eq(err.location, places[i].where);
     }
 }
 END_TEST
