@@ -150,7 +150,7 @@ void ev_rng_fill(uint64_t seed, bool normal, const void *a, const void *b, struc
         int64_t m = NF_MIN((int64_t)CHUNK, n - at);
         char *to = (char *)out->data + (size_t)at * nf_dtype_bytes(out->dtype);
         if (floats) {
-            rt_random_floats(seed, normal, nf_elem_to_double(out->dtype, a), nf_elem_to_double(out->dtype, b), at, m, d);
+            rt_random_floats(seed, normal, out->dtype, nf_elem_to_double(out->dtype, a), nf_elem_to_double(out->dtype, b), at, m, d);
             ev_store_double(m, out->dtype, d, to);
         } else {
             rt_random_ints(seed, ev_int_at(out->dtype, a, 0), ev_int_at(out->dtype, b, 0), at, m, u);

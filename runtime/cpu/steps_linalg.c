@@ -396,7 +396,7 @@ static void rng_chunk(void *ctx, int64_t lo, int64_t hi, int thread)
     (void)thread;
     for (int64_t at = lo; at < hi; at += CHUNK) {
         int64_t m = NF_MIN((int64_t)CHUNK, hi - at);
-        if (floats) rt_random_floats(j->seed, j->normal, j->a.re, j->b.re, at, m, d);
+        if (floats) rt_random_floats(j->seed, j->normal, cpu_dt_base(j->t), j->a.re, j->b.re, at, m, d);
         else rt_random_ints(j->seed, j->a.i, j->b.i, at, m, u);
         for (int64_t i = 0; i < m; i++) {
             struct cpu_num x = floats ? (struct cpu_num){.re = d[i]} : cpu_num_convert(CPU_U64, j->t, (struct cpu_num){.i = (int64_t)u[i]});

@@ -76,6 +76,10 @@ START_TEST(the_same_numbers)
     for (int threads = 1; threads <= 3; threads++) {
         cpu_pool_set_threads(threads);
         ck_assert_int_eq(rt_execute_host(p, (const void *[]){in[0].data, in[1].data}, (void *[]){got[0].data, got[1].data}, &err), 0);
+        for (int64_t k = 0; k < COUNT && strcmp(draws[_i].how, "UNIFORM") == 0 && nf_dtype_is_float(got[0].dtype); k++) {
+            double x = nf_elem_to_double(got[0].dtype, (const char *)got[0].data + (size_t)k * nf_dtype_bytes(got[0].dtype));
+            ck_assert_msg(x == draws[_i].a || (x > draws[_i].a && x < draws[_i].b), "%g of %s", x, draws[_i].type);
+        }
         for (int i = 0; i < 2; i++) ck_assert_msg(memcmp(got[i].data, want[i].data, want[i].bytes) == 0, "draw %d of %s on %d threads", i, draws[_i].type, threads);
     }
     for (int i = 0; i < 2; i++) {
