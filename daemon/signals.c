@@ -30,6 +30,14 @@ static void on_readable(uv_poll_t *poll, int status, int events)
         w->fn(w, (int)info.ssi_signo);   /* may unwatch */
 }
 
+static void on_closed(uv_handle_t *h)
+{
+    struct signal_watch *w = h->data;
+    free(h);
+    if (w && w->closed)
+        w->closed(w);
+}
+
 int signals_watch(uv_loop_t *loop, struct signal_watch *w, const int *signums, void (*fn)(struct signal_watch *w, int signum), struct nf_error *err)
 {
     sigset_t set;
@@ -39,31 +47,27 @@ int signals_watch(uv_loop_t *loop, struct signal_watch *w, const int *signums, v
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0)
         return nf_fail_errno(err, errno, "cannot take signals");
-    int rc = uv_poll_init(loop, &w->poll, fd);
-    if (rc == 0) {
+    uv_poll_t *poll = nf_alloc(sizeof *poll);
+    int rc = uv_poll_init(loop, poll, fd);
+    if (rc != 0) {
+        free(poll);
+    } else if ((rc = uv_poll_start(poll, UV_READABLE, on_readable)) != 0) {
+        uv_close((uv_handle_t *)poll, on_closed);   /* the loop lists it */
+    } else {
         w->fd = fd;
         w->fn = fn;
-        w->poll.data = w;
-        rc = uv_poll_start(&w->poll, UV_READABLE, on_readable);
+        w->poll = poll;
+        poll->data = w;
+        return NF_OK;
     }
-    if (rc != 0) {
-        close(fd);
-        return nf_fail(err, NF_EINTERNAL, "cannot take signals: %s", uv_strerror(rc));
-    }
-    return NF_OK;
-}
-
-static void on_closed(uv_handle_t *h)
-{
-    struct signal_watch *w = h->data;
-    if (w->closed)
-        w->closed(w);
+    close(fd);
+    return nf_fail(err, NF_EINTERNAL, "cannot take signals: %s", uv_strerror(rc));
 }
 
 void signals_unwatch(struct signal_watch *w, void (*closed)(struct signal_watch *w))
 {
     w->closed = closed;
-    uv_close((uv_handle_t *)&w->poll, on_closed);   /* before its descriptor */
+    uv_close((uv_handle_t *)w->poll, on_closed);   /* before its descriptor */
     close(w->fd);
     w->fd = -1;
 }

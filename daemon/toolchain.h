@@ -25,9 +25,9 @@ void toolchains_close(struct toolchains *t);
 void toolchains_refresh(struct toolchains *t);
 /* The first answer is there. */
 bool toolchains_known(const struct toolchains *t);
-/* Called on the loop: `fn` when the first answer is there, and at each change; `failed` while there is none and cannot be had, after a few
+/* Called on the loop: `fn` when the first answer is there, and at each change; `failure` while there is none and cannot be had, after a few
  * tries and then at each. */
-void toolchains_on_change(struct toolchains *t, void (*fn)(struct daemon *d), void (*failed)(struct daemon *d, const struct nf_error *err));
+void toolchains_on_change(struct toolchains *t, void (*fn)(struct daemon *d), void (*failure)(struct daemon *d, const struct nf_error *err));
 /* By the request's target, "" for the default. NF_EINVAL: no such target; NF_ENOCOMPILER. The pointer holds until the next change. */
 int toolchains_find(const struct toolchains *t, const char *target, const struct toolchain **ret_toolchain, struct nf_error *err);
 const struct toolchain *toolchains_at(const struct toolchains *t, size_t i);   /* NULL: past the last */
