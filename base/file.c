@@ -376,6 +376,18 @@ bool nf_output_is_stream(const char *path, char **ret_path)
     return false;
 }
 
+int nf_output_open(const char *path, struct nf_error *err)
+{
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
+    return fd < 0 ? nf_output_status(nf_fail_errno(err, errno, "cannot open %s", path), err) : fd;
+}
+
+int nf_output_close(int fd, const char *path, struct nf_error *err)
+{
+    /* After EINTR it is closed as well. */
+    return close(fd) < 0 && errno != EINTR ? nf_fail_errno(err, errno, "cannot write %s", path) : NF_OK;
+}
+
 int nf_output_write(const char *path, struct nf_str bytes, mode_t mode, struct nf_error *err)
 {
     char *real;
@@ -385,12 +397,13 @@ int nf_output_write(const char *path, struct nf_str bytes, mode_t mode, struct n
         free(real);
         return nf_output_status(rc, err);
     }
-    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY);
+    int fd = nf_output_open(path, err);
     if (fd < 0)
-        return nf_output_status(nf_fail_errno(err, errno, "cannot open %s", path), err);
-    rc = nf_fd_write_all(fd, bytes.data, bytes.len);
+        return fd;
+    if ((rc = nf_fd_write_all(fd, bytes.data, bytes.len)) == NF_OK)
+        return nf_output_close(fd, path, err);
     close(fd);
-    return rc < 0 ? nf_fail(err, rc, "cannot write %s: %s", path, nf_status_text(rc)) : NF_OK;
+    return nf_fail(err, rc, "cannot write %s: %s", path, nf_status_text(rc));
 }
 
 int nf_output_status(int r, struct nf_error *err)

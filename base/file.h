@@ -28,6 +28,10 @@ int nf_mkdir_p(const char *path, mode_t mode, struct nf_error *err);
  * /dev/null among them. True: it is to be opened and written into. False: a new file may take the place of *ret_path (to be freed), which
  * is `path` behind its links. */
 bool nf_output_is_stream(const char *path, char **ret_path);
+/* A stream of these; a descriptor, or the status that nf_output_status makes. */
+int nf_output_open(const char *path, struct nf_error *err);
+/* What was written may be refused only here (a network's file system, a quota). */
+int nf_output_close(int fd, const char *path, struct nf_error *err);
 /* Writes all of it, by either way; the status is that of nf_output_status. */
 int nf_output_write(const char *path, struct nf_str bytes, mode_t mode, struct nf_error *err);
 /* A folder that is not there is no miss (NF_ENOTFOUND, exit 3) but trouble of the place: r, or NF_EIO, also in err->code. */

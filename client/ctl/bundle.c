@@ -96,7 +96,9 @@ int ctl_cmd_bundle_export(struct ctl *c)
         if (strcmp(c->given[i].name, "key") == 0 && !ctl_is_key(c->given[i].value, &k))
             r = nf_fail(&err, NF_EUSAGE, "--key: '%s' is not a key", c->given[i].value);
     }
-    if (r >= 0 && (fd = tmp ? open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644) : open(c->args[0], O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY)) < 0)
+    if (r >= 0 && !tmp)
+        r = fd = nf_output_open(c->args[0], &err);
+    else if (r >= 0 && (fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644)) < 0)
         r = nf_output_status(nf_fail_errno(&err, errno, "cannot write %s", c->args[0]), &err);
     if (r >= 0) {
         cache_bundle_begin(&x.writer, fd);
@@ -105,7 +107,9 @@ int ctl_cmd_bundle_export(struct ctl *c)
         if (r >= 0 && tmp && (fsync(fd) < 0 || rename(tmp, path) < 0))
             r = nf_output_status(nf_fail_errno(&err, errno, "cannot write %s", c->args[0]), &err);
     }
-    if (fd >= 0)
+    if (fd >= 0 && r >= 0 && !tmp)
+        r = nf_output_close(fd, c->args[0], &err);
+    else if (fd >= 0)
         close(fd);
     if (r < 0 && fd >= 0 && tmp)
         (void)unlink(tmp);

@@ -4,11 +4,25 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static char dir[64];
 static int dir_fd;
+
+/* In the place of libc's: says so, once it has closed. */
+static int close_says;
+
+int close(int fd)
+{
+    int rc = (int)syscall(SYS_close, fd);
+    if (rc == 0 && close_says) {
+        errno = close_says;
+        return -1;
+    }
+    return rc;
+}
 
 static void setup(void)
 {
@@ -237,6 +251,20 @@ START_TEST(an_output_goes_into_a_pipe_and_behind_a_link)
 }
 END_TEST
 
+START_TEST(an_output_that_fails_as_it_is_closed_has_failed)
+{
+    struct nf_error err = {0};
+    close_says = ENOSPC;
+    int rc = nf_output_write("/dev/null", NF_STR("lost"), 0644, &err);
+    close_says = EINTR;
+    int interrupted = nf_output_write("/dev/null", NF_STR("kept"), 0644, NULL);
+    close_says = 0;
+    ck_assert_int_eq(rc, NF_ENOSPACE);
+    ck_assert_msg(strstr(err.message, "cannot write /dev/null"), "%s", err.message);
+    ck_assert_int_eq(interrupted, NF_OK);
+}
+END_TEST
+
 START_TEST(removing_a_tree_does_not_follow_links)
 {
     ck_assert_int_eq(nf_mkdir_p(at("outside"), 0755, NULL), NF_OK);
@@ -267,6 +295,7 @@ int main(void)
     tcase_add_test(t, directories_are_made_with_their_parents);
     tcase_add_test(t, an_output_without_its_folder_is_trouble_of_the_place);
     tcase_add_test(t, an_output_goes_into_a_pipe_and_behind_a_link);
+    tcase_add_test(t, an_output_that_fails_as_it_is_closed_has_failed);
     tcase_add_test(t, removing_a_tree_does_not_follow_links);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
