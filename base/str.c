@@ -332,6 +332,14 @@ void nf_buf_addf(struct nf_buf *b, const char *fmt, ...)
     va_end(ap);
 }
 
+void nf_buf_add_count(struct nf_buf *b, size_t n, const char *one, const char *many) { nf_buf_addf(b, "%zu %s", n, n == 1 ? one : many); }
+
+bool nf_buf_add_item(struct nf_buf *b, size_t i)
+{
+    nf_buf_add_c(b, i == 8 ? ", ..." : i ? ", " : " (");
+    return i < 8;
+}
+
 void nf_buf_add_hex(struct nf_buf *b, const void *data, size_t len)
 {
     const unsigned char *p = data;

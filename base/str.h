@@ -60,6 +60,11 @@ void nf_buf_add_hex(struct nf_buf *b, const void *data, size_t len);
 void nf_buf_add_u32le(struct nf_buf *b, uint32_t v);
 void nf_buf_add_u64le(struct nf_buf *b, uint64_t v);
 void nf_buf_add_varint(struct nf_buf *b, uint64_t v);              /* protobuf's base-128 */
+/* "1 job", "2 jobs". */
+void nf_buf_add_count(struct nf_buf *b, size_t n, const char *one, const char *many);
+/* Before item `i` (from 0) of a list in brackets, " (" or ", "; true. Behind eight ", ..." stands for the rest; false: the list ends. Behind a list
+ * with items comes a ')'. */
+bool nf_buf_add_item(struct nf_buf *b, size_t i);
 static inline struct nf_str nf_buf_str(const struct nf_buf *b) { return (struct nf_str){b->data, b->len}; }
 char *nf_buf_take(struct nf_buf *b);                               /* the memory, to be freed; b is empty again */
 

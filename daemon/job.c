@@ -527,10 +527,10 @@ struct job_counts job_counts(const struct job_table *t)
 void job_describe(const struct job_table *t, struct nf_buf *out)
 {
     size_t n = 0;
-    nf_buf_addf(out, "%zu jobs", t->live);
-    for (const struct job *j = t->jobs; j && n < 8; j = j->next, n++)
-        nf_buf_addf(out, "%s%llu %s", n ? ", " : " (", (unsigned long long)j->id, job_state_name(j->state));
-    nf_buf_addf(out, "%s", t->live > n ? ", ...)" : n ? ")" : "");
+    nf_buf_add_count(out, t->live, "job", "jobs");
+    for (const struct job *j = t->jobs; j && nf_buf_add_item(out, n); j = j->next, n++)
+        nf_buf_addf(out, "%llu %s", (unsigned long long)j->id, job_state_name(j->state));
+    nf_buf_add_c(out, n ? ")" : "");
 }
 
 bool job_cancel(struct daemon *d, uint64_t id, const char *why)

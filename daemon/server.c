@@ -685,12 +685,17 @@ size_t srv_server_connections(const struct srv_server *s)
 
 void srv_server_describe(const struct srv_server *s, struct nf_buf *out)
 {
-    size_t n = 0, all = srv_server_connections(s);
-    nf_buf_addf(out, "%zu connections", all);
-    for (int i = 0; i < s->fd_count && n < NF_MIN(all, (size_t)8); i++)
-        if (is_open(s, i))
-            nf_buf_addf(out, "%spid %u", n++ ? ", " : " (", s->connections[i].peer.pid);
-    nf_buf_addf(out, "%s", all > n ? ", ...)" : n ? ")" : "");
+    size_t n = 0;
+    nf_buf_add_count(out, srv_server_connections(s), "connection", "connections");
+    for (int i = 0; i < s->fd_count; i++) {
+        if (!is_open(s, i))
+            continue;
+        if (!nf_buf_add_item(out, n))
+            break;
+        nf_buf_addf(out, "pid %u", s->connections[i].peer.pid);
+        n++;
+    }
+    nf_buf_add_c(out, n ? ")" : "");
 }
 
 void srv_server_hang_up(struct srv_server *s)

@@ -699,10 +699,10 @@ void worker_pool_describe(const struct worker_pool *p, struct nf_buf *out)
     size_t n = 0, all = 0;
     for (const struct worker *w = p->workers; w; w = w->next)
         all++;
-    nf_buf_addf(out, "%zu worker processes", all);
-    for (const struct worker *w = p->workers; w && n < 8; w = w->next, n++)
-        nf_buf_addf(out, "%spid %d", n ? ", " : " (", (int)w->pid);
-    nf_buf_addf(out, "%s", all > n ? ", ...)" : n ? ")" : "");
+    nf_buf_add_count(out, all, "worker process", "worker processes");
+    for (const struct worker *w = p->workers; w && nf_buf_add_item(out, n); w = w->next, n++)
+        nf_buf_addf(out, "pid %d", (int)w->pid);
+    nf_buf_add_c(out, n ? ")" : "");
 }
 
 void worker_pool_set_max(struct worker_pool *p, unsigned max_workers) { p->o.max_workers = max_workers; }

@@ -499,7 +499,7 @@ def a_worker_that_is_traced_does_not_hold_up_the_end():
             expect(p.daemon.ended(30) == 0, "exit")
             text = p.daemon.text()
             expect(f"does not end, and is left pid={worker}" in text, text[-1500:])
-            expect(f'daemon: still ending for_s=4 waits_for="1 worker processes (pid {worker})"' in text, text[-1500:])
+            expect(f'daemon: still ending for_s=4 waits_for="1 worker process (pid {worker})"' in text, text[-1500:])
         finally:
             os.waitpid(worker, 0x40000000)   # __WALL: its end is ours to take
 

@@ -110,6 +110,24 @@ START_TEST(a_buffer_grows_and_stays_terminated)
 }
 END_TEST
 
+START_TEST(a_count_and_a_list_read_well)
+{
+    static const struct { size_t n; const char *text; } cases[] = {
+        {0, "0 jobs"}, {1, "1 job (0)"}, {2, "2 jobs (0, 1)"}, {8, "8 jobs (0, 1, 2, 3, 4, 5, 6, 7)"}, {9, "9 jobs (0, 1, 2, 3, 4, 5, 6, 7, ...)"},
+    };
+    for (size_t c = 0; c < NF_ARRAY_LEN(cases); c++) {
+        struct nf_buf b = NF_BUF_INIT;
+        size_t i = 0;
+        nf_buf_add_count(&b, cases[c].n, "job", "jobs");
+        for (; i < cases[c].n && nf_buf_add_item(&b, i); i++)
+            nf_buf_addf(&b, "%zu", i);
+        nf_buf_add_c(&b, i ? ")" : "");
+        ck_assert_str_eq(b.data, cases[c].text);
+        nf_buf_done(&b);
+    }
+}
+END_TEST
+
 START_TEST(a_buffer_failure_sticks)
 {
     struct nf_buf b = NF_BUF_INIT;
@@ -144,6 +162,7 @@ int main(void)
     tcase_add_test(t, utf8_is_strict);
     tcase_add_test(t, edit_distance_counts_edits);
     tcase_add_test(t, a_buffer_grows_and_stays_terminated);
+    tcase_add_test(t, a_count_and_a_list_read_well);
     tcase_add_test(t, a_buffer_failure_sticks);
     tcase_add_test(t, format_says_whether_it_fitted);
     suite_add_tcase(s, t);
