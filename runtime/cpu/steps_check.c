@@ -8,12 +8,16 @@
 
 #define BAD(...) return nf_fail(err, NF_ECORRUPT, __VA_ARGS__)
 
-/* What a probe kept. */
+/* The probes of one name, and of them those that some check asks for. */
 struct cpu_probe {
     struct cpu_probe *next;
     struct nf_str id;            /* in the constants */
-    int64_t iter;                /* how many of this id there are with it */
-    struct rt_array value;
+    int64_t seen;                /* so far */
+    size_t n, met;               /* met: how many of the kept ones have been seen */
+    struct kept {
+        int64_t iter;            /* ascending */
+        struct rt_array value;   /* once it has been seen */
+    } *kept;
 };
 
 void cpu_run_done(struct cpu_run *run)
@@ -21,7 +25,8 @@ void cpu_run_done(struct cpu_run *run)
     while (run->probes) {
         struct cpu_probe *p = run->probes;
         run->probes = p->next;
-        rt_array_done(&p->value);
+        for (size_t i = 0; i < p->met; i++) rt_array_done(&p->kept[i].value);
+        free(p->kept);
         free(p);
     }
     pthread_mutex_destroy(&run->lock);
@@ -65,10 +70,11 @@ static struct nf_str name_of(const struct cpu_exec *x, const struct plan_step *s
     return nf_str_cut(&l, ' ');
 }
 
-static void compare(struct cpu_exec *x, const struct plan_step *s, const struct rt_check_rule *r, const struct rt_array *actual, const struct rt_array *expected, bool *ret_holds)
+/* Whether it holds. */
+static bool compare(struct cpu_exec *x, const struct plan_step *s, const struct rt_check_rule *r, const struct rt_array *actual, const struct rt_array *expected)
 {
     struct nf_buf why = NF_BUF_INIT;
-    bool holds = *ret_holds = rt_check(r, actual, expected, &why);
+    bool holds = rt_check(r, actual, expected, &why);
     struct nf_str name = name_of(x, s);
     if (!holds) {
         pthread_mutex_lock(&x->run->lock);
@@ -79,15 +85,15 @@ static void compare(struct cpu_exec *x, const struct plan_step *s, const struct 
         pthread_mutex_unlock(&x->run->lock);
     }
     nf_buf_done(&why);
+    return holds;
 }
 
 int step_check__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error *err)
 {
     struct rt_check_rule r = rule_of(s);
     struct rt_array a = array_of(x, s->in[0]), e = array_of(x, s->in[1]);
-    bool holds;
     (void)err;
-    compare(x, s, &r, &a, &e, &holds);
+    bool holds = compare(x, s, &r, &a, &e);
     if (s->nout) *(uint8_t *)x->ptr[s->out[0]] = holds;
     return 0;
 }
@@ -99,23 +105,62 @@ int step_probe__check(const struct plan *p, const struct plan_step *s, struct nf
     return 0;
 }
 
+/* With the lock. */
+static struct cpu_probe *probe_find(const struct cpu_run *run, struct nf_str id)
+{
+    struct cpu_probe *p = run->probes;
+    while (p && !nf_str_eq(p->id, id)) p = p->next;
+    return p;
+}
+
+static int by_iter(const void *a, const void *b)
+{
+    const struct kept *x = a, *y = b;
+    return x->iter < y->iter ? -1 : x->iter > y->iter;
+}
+
+/* With the lock. Which of them checks ask for, anywhere in the plan: their names are constants, which lie as the probe's own does. */
+static struct cpu_probe *probe_new(struct cpu_exec *x, const struct plan_step *s)
+{
+    const struct plan *plan = x->plan;
+    const char *constants = (const char *)x->ptr[s->in[0]] - step_in(plan, s, 0)->offset;
+    struct cpu_probe *p = nf_alloc(sizeof *p);
+    size_t cap = 0, n = 0;
+    *p = (struct cpu_probe){.next = x->run->probes, .id = text_of(x, s->in[0])};
+    x->run->probes = p;
+    for (uint32_t i = 0; i < plan->nblocks; i++) {
+        for (uint32_t k = 0; k < plan->block[i].nstep; k++) {
+            const struct plan_step *c = &plan->block[i].step[k];
+            if (c->op != PLAN_PROBED || c->attr[0] < 1) continue;
+            const struct plan_value *v = step_in(plan, c, 0);
+            if (!nf_str_eq(p->id, nf_str_n(constants + v->offset, (size_t)v->count - 1))) continue;
+            if (p->n == cap) p->kept = nf_realloc(p->kept, (cap = cap ? 2 * cap : 8) * sizeof *p->kept);
+            p->kept[p->n++] = (struct kept){.iter = c->attr[0]};
+        }
+    }
+    if (p->n) qsort(p->kept, p->n, sizeof *p->kept, by_iter);
+    for (size_t i = 0; i < p->n; i++)
+        if (!i || p->kept[i].iter != p->kept[n - 1].iter) p->kept[n++] = p->kept[i];
+    p->n = n;
+    return p;
+}
+
 int step_probe__run(struct cpu_exec *x, const struct plan_step *s, struct nf_error *err)
 {
     struct rt_array a = array_of(x, s->in[1]);
-    struct cpu_probe *p = nf_alloc(sizeof *p);
-    *p = (struct cpu_probe){.id = text_of(x, s->in[0]), .iter = 1};
-    int rc = rt_array_alloc(a.dtype, a.rank, a.dims, 0, &p->value, err);
-    if (rc) {
-        free(p);
-        return rc;
-    }
-    if (a.bytes) memcpy(p->value.data, a.data, a.bytes);
+    int rc = 0;
     pthread_mutex_lock(&x->run->lock);
-    for (const struct cpu_probe *q = x->run->probes; q; q = q->next) p->iter += nf_str_eq(q->id, p->id);
-    p->next = x->run->probes;
-    x->run->probes = p;
+    struct cpu_probe *p = probe_find(x->run, text_of(x, s->in[0]));
+    if (!p) p = probe_new(x, s);
+    p->seen++;
+    if (p->met < p->n && p->kept[p->met].iter == p->seen) {
+        struct rt_array *v = &p->kept[p->met].value;
+        rc = rt_array_alloc(a.dtype, a.rank, a.dims, 0, v, err);
+        if (!rc && a.bytes) memcpy(v->data, a.data, a.bytes);
+        p->met += !rc;
+    }
     pthread_mutex_unlock(&x->run->lock);
-    return 0;
+    return rc;
 }
 
 /* attributes: which probe of that name, from 1; inputs: the name, the actual value. Exact. */
@@ -130,15 +175,15 @@ int step_check_probe__run(struct cpu_exec *x, const struct plan_step *s, struct 
     static const struct rt_check_rule exact = {.how = RT_CHECK_EXACT};
     struct rt_array a = array_of(x, s->in[1]);
     struct nf_str id = text_of(x, s->in[0]), name = name_of(x, s);
-    const struct cpu_probe *found = NULL;
-    bool holds;
+    const struct rt_array *found = NULL;
     pthread_mutex_lock(&x->run->lock);
-    for (const struct cpu_probe *p = x->run->probes; p; p = p->next)
-        if (nf_str_eq(p->id, id) && p->iter == s->attr[0]) found = p; /* stays while the execution does */
+    const struct cpu_probe *p = probe_find(x->run, id);
+    for (size_t i = 0; p && i < p->met; i++)
+        if (p->kept[i].iter == s->attr[0]) found = &p->kept[i].value; /* stays while the execution does */
     pthread_mutex_unlock(&x->run->lock);
     if (!found)
         return nf_fail(err, NF_EMISMATCH, "%.*s: there is no probe \"%.*s\" number %" PRId64, (int)NF_MIN(name.len, (size_t)100), name.data, (int)NF_MIN(id.len, (size_t)100), id.data, s->attr[0]);
-    compare(x, s, &exact, &a, &found->value, &holds);
+    compare(x, s, &exact, &a, found);
     return 0;
 }
 

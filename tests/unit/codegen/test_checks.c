@@ -84,6 +84,36 @@ START_TEST(as_the_evaluator)
 }
 END_TEST
 
+/* A probe in a long loop is counted, and what no check asks for is not kept. */
+START_TEST(many_probes)
+{
+    static const char text[] = "func.func @main(%last: tensor<i64>) -> tensor<i64> {\n  %n = stablehlo.constant dense<0> : tensor<i64>\n  %r = stablehlo.while(%i = %n) : tensor<i64>\n   cond {\n"
+                               "    %p = stablehlo.compare LT, %i, %last : (tensor<i64>, tensor<i64>) -> tensor<i1>\n    stablehlo.return %p : tensor<i1>\n  } do {\n"
+                               "    %one = stablehlo.constant dense<1> : tensor<i64>\n    %k = interpreter.probe %i, probe_id = \"k\" : tensor<i64>\n    %j = stablehlo.add %i, %one : tensor<i64>\n"
+                               "    stablehlo.return %j : tensor<i64>\n  }\n  %late = stablehlo.constant dense<299998> : tensor<i64>\n"
+                               "  check.expect_serialized_eq %n, probe_id = \"k\", iter = 1 : tensor<i64>\n  check.expect_serialized_eq %late, probe_id = \"k\", iter = 299999 : tensor<i64>\n"
+                               "  check.expect_serialized_eq %n, probe_id = \"k\", iter = 1 : tensor<i64>\n  return %r : tensor<i64>\n}\n";
+    struct nf_arena *a = nf_arena_new(0);
+    struct nf_error err = {0};
+    struct nf_buf neff = NF_BUF_INIT;
+    struct hlo_module *m;
+    struct rt_program *p;
+    struct cg_request q = {0};
+    int64_t last = 300000, got = 0;
+    ck_assert_msg(hlo_parse(nf_str_c(text), NULL, a, &m, &err) == 0 && hlo_verify(m, &err) == 0, "%s", err.message);
+    ck_assert_msg(cg_compile(m, &q, &neff, NULL, &err) == 0, "%s", err.message);
+    ck_assert_msg(rt_program_load(device, nf_buf_str(&neff), NULL, &p, &err) == 0, "%s", err.message);
+    ck_assert_msg(rt_execute_host(p, (const void *[]){&last}, (void *[]){&got}, &err) == 0, "%s", err.message);
+    ck_assert_int_eq(got, last);
+    last = 299998; /* the last one that is asked for is not seen */
+    ck_assert_int_eq(rt_execute_host(p, (const void *[]){&last}, (void *[]){&got}, &err), NF_EMISMATCH);
+    ck_assert_ptr_nonnull(strstr(err.message, "number 299999"));
+    rt_program_unload(p);
+    nf_buf_done(&neff);
+    nf_arena_free(a);
+}
+END_TEST
+
 START_TEST(plans_that_lie)
 {
     static const struct {
@@ -131,6 +161,7 @@ int main(void)
     TCase *c = tcase_create("checks");
     tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, as_the_evaluator, 0, NF_ARRAY_LEN(programs));
+    tcase_add_test(c, many_probes);
     tcase_add_test(c, plans_that_lie);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);
