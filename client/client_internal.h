@@ -106,7 +106,7 @@ const char *cl_program_device(const neffd_program *program);
 /* The device's program behind it, and whether programs that are loaded from now on collect times by step. */
 struct rt_program *cl_program_rt(const neffd_program *program);
 void cl_profile_programs(bool on);
-/* Who reads what they print (interpreter.print); by default nobody. */
+/* Who reads what they print (interpreter.print), from several executions at once; by default nobody. */
 void cl_print_programs(void (*print)(void *user, struct nf_str text), void *user);
 /* Done for a hit without an RPC. Owned by the caller, as if unpacked. */
 Neffd__V1__Done *cl_done_of_hit(struct cache_hit *hit, const struct nf_digest *front_key, int outcome, uint64_t total_us);

@@ -36,7 +36,8 @@ struct rt_load_options {
     uint32_t owner_uid;       /* of that file; code of anybody but root, oneself and trusted_uid is refused */
     uint32_t trusted_uid;     /* the daemon's; (uint32_t)-1: none */
     bool profile;             /* collect times by step, where the device can */
-    void (*print)(void *user, struct nf_str text); /* what interpreter.print says, whole lines, from threads that execute, one at a time; NULL: nobody reads */
+    /* What interpreter.print says, whole lines, from threads that execute; several executions may call it at once. NULL: nobody reads. */
+    void (*print)(void *user, struct nf_str text);
     void *print_user;
 };
 #define RT_LOAD_OPTIONS_INIT ((struct rt_load_options){.file_fd = -1, .owner_uid = (uint32_t)-1, .trusted_uid = (uint32_t)-1})

@@ -754,7 +754,7 @@ static void report(struct run *r, const char *device)
     nf_buf_done(&t);
 }
 
-/* Beside the results, which may be JSON. */
+/* Beside the results, which may be JSON. Executions call it at once; stdio's lock keeps the text of one call together. */
 static void on_print(void *user, struct nf_str text)
 {
     (void)user;
