@@ -75,6 +75,17 @@ bool nf_format(char *out, size_t size, const char *fmt, ...)
 
 bool nf_str_eq_c(struct nf_str a, const char *b) { return nf_str_eq(a, nf_str_c(b)); }
 
+bool nf_host_port(const char *address, struct nf_str *ret_host, uint16_t *ret_port)
+{
+    const char *colon = strrchr(address, ':');
+    uint64_t port;
+    if (!colon || colon == address || nf_str_to_u64(nf_str_c(colon + 1), &port) < 0 || port > UINT16_MAX)
+        return false;
+    *ret_host = nf_str_n(address, (size_t)(colon - address));
+    *ret_port = (uint16_t)port;
+    return true;
+}
+
 int nf_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')

@@ -35,6 +35,8 @@ struct nf_str nf_str_cut(struct nf_str *s, char sep);
 int nf_str_to_i64(struct nf_str s, int64_t *ret_value);            /* whole string, decimal; NF_EINVAL or NF_ELIMIT */
 int nf_str_to_u64(struct nf_str s, uint64_t *ret_value);
 int nf_str_to_double(struct nf_str s, double *ret_value);          /* locale-independent */
+/* "HOST:PORT" with a host (an IPv6 one in its brackets) and a port to 65535; 0 is one too: any, where it is listened to. */
+bool nf_host_port(const char *address, struct nf_str *ret_host, uint16_t *ret_port);
 int nf_hex_digit(char c);                                           /* 0 to 15, either case; -1 if it is none */
 bool nf_utf8_valid(struct nf_str s);
 size_t nf_edit_distance(struct nf_str a, struct nf_str b);          /* for "did you mean"; caps at 64 bytes each */

@@ -196,9 +196,9 @@ int cl_channel_new(const char *address, struct cl_channel **ret_channel, struct 
             return NF_EINVAL;
         }
     }
-    const char *colon = strrchr(address, ':');
-    uint64_t port = 0;
-    if (!path && (!colon || colon == address || nf_str_to_u64(nf_str_c(colon + 1), &port) < 0 || port == 0 || port > 65535)) {
+    struct nf_str host = {0};
+    uint16_t port = 0;
+    if (!path && (!nf_host_port(address, &host, &port) || port == 0)) {
         nf_fail(err, NF_EINVAL, "'%s' is no address", address);
         nf_error_hint(err, "an address is unix:PATH or HOST:PORT");
         return NF_EINVAL;
@@ -211,14 +211,9 @@ int cl_channel_new(const char *address, struct cl_channel **ret_channel, struct 
         c->unix_path = nf_strdup(path);
         c->authority = nf_strdup("localhost");
     } else {
-        size_t host_len = (size_t)(colon - address);
-        const char *host = address;
-        if (host[0] == '[' && host[host_len - 1] == ']') {
-            host++;
-            host_len -= 2;
-        }
-        c->host = nf_strndup(host, host_len);
-        c->port = nf_strdup(colon + 1);
+        bool bare = host.len > 1 && host.data[0] == '[' && host.data[host.len - 1] == ']';
+        c->host = bare ? nf_strndup(host.data + 1, host.len - 2) : nf_strndup(host.data, host.len);
+        c->port = nf_asprintf("%u", port);
         c->authority = nf_strdup(address);
     }
     *ret_channel = c;

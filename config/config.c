@@ -580,10 +580,10 @@ static int check_together(struct cfg *cfg, struct nf_error *err)
     }
     if (cfg->segment_alignment & (cfg->segment_alignment - 1))
         return nf_fail(err, NF_ECONFIG, "segment_alignment must be a power of two");
-    const char *path = cfg_socket_path(cfg->socket), *colon = strrchr(cfg->socket, ':');
-    uint64_t port = 0;
-    bool no_port = colon && (nf_str_to_u64(nf_str_c(colon + 1), &port) < 0 || port > 65535);
-    if (path ? *path != '/' : !colon || colon == cfg->socket || no_port) {
+    const char *path = cfg_socket_path(cfg->socket);
+    struct nf_str host;
+    uint16_t port;
+    if (path ? *path != '/' : !nf_host_port(cfg->socket, &host, &port)) {
         nf_fail(err, NF_ECONFIG, "socket: \"%s\" is no address", cfg->socket);
         nf_error_hint(err, "unix:/absolute/path or HOST:PORT");
         return NF_ECONFIG;

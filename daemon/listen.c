@@ -205,13 +205,12 @@ static void name_tcp(struct listener *l)
 
 static int open_tcp(struct listener *l, const char *address, struct nf_error *err)
 {
-    const char *colon = strrchr(address, ':');
-    uint64_t port = 0;
-    if (!colon || nf_str_to_u64(nf_str_c(colon + 1), &port) < 0 || port > 65535)
+    struct nf_str host;
+    uint16_t port;
+    if (!nf_host_port(address, &host, &port))
         return nf_fail(err, NF_ECONFIG, "not an address: %s (unix:/path or HOST:PORT)", address);
-    struct nf_str host = nf_str_n(address, (size_t)(colon - address));
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     bool is_v6 = nf_str_eq_c(host, "[::1]");
     if (!is_v6 && !nf_str_eq_c(host, "127.0.0.1") && !nf_str_eq_c(host, "localhost"))
         return refuse_address(address, err);

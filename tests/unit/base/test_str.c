@@ -128,6 +128,18 @@ START_TEST(a_count_and_a_list_read_well)
 }
 END_TEST
 
+START_TEST(an_address_has_a_host_and_a_port)
+{
+    static const char *const wrong[] = {"", "host", "host:", ":80", "host:65536", "host:-1", "host:8x", "host: 80"};
+    struct nf_str host;
+    uint16_t port;
+    for (size_t i = 0; i < NF_ARRAY_LEN(wrong); i++)
+        ck_assert_msg(!nf_host_port(wrong[i], &host, &port), "%s", wrong[i]);
+    ck_assert(nf_host_port("localhost:65535", &host, &port) && nf_str_eq_c(host, "localhost") && port == 65535);
+    ck_assert(nf_host_port("[::1]:0", &host, &port) && nf_str_eq_c(host, "[::1]") && port == 0);
+}
+END_TEST
+
 START_TEST(a_buffer_failure_sticks)
 {
     struct nf_buf b = NF_BUF_INIT;
@@ -163,6 +175,7 @@ int main(void)
     tcase_add_test(t, edit_distance_counts_edits);
     tcase_add_test(t, a_buffer_grows_and_stays_terminated);
     tcase_add_test(t, a_count_and_a_list_read_well);
+    tcase_add_test(t, an_address_has_a_host_and_a_port);
     tcase_add_test(t, a_buffer_failure_sticks);
     tcase_add_test(t, format_says_whether_it_fitted);
     suite_add_tcase(s, t);
