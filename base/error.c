@@ -1,5 +1,7 @@
 #include "base/error.h"
 
+#include "base/str.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -87,6 +89,20 @@ int nf_error_prefix(struct nf_error *err, const char *fmt, ...)
     int n = snprintf(err->message + len, sizeof(err->message) - len, ": %s", old);
     (void)n;
     return err->code;
+}
+
+void nf_error_file(struct nf_error *err, const char *path)
+{
+    struct nf_str at = nf_str_c(err->location);
+    bool line = at.len && at.data[0] >= '0' && at.data[0] <= '9';
+    if (strcmp(path, "-") == 0 || !(line || nf_str_starts(at, NF_STR("byte ")) || nf_str_starts(at, NF_STR("instruction "))))
+        return;
+    char place[sizeof(err->location)];
+    memcpy(place, err->location, sizeof(place));
+    nf_error_location(err, "%s:%s%s", path, line ? "" : " ", place);
+    size_t n = strlen(path); /* once is enough */
+    if (strncmp(err->message, path, n) == 0 && strncmp(err->message + n, ": ", 2) == 0)
+        memmove(err->message, err->message + n + 2, strlen(err->message + n + 2) + 1);
 }
 
 void nf_error_print(const char *program, const struct nf_error *err)

@@ -34,6 +34,10 @@ void nf_error_hint(struct nf_error *err, const char *fmt, ...) NF_PRINTF(2, 3);
 /* "fmt: old message": adds what was being done to an error that came from below. Returns err->code (NF_EINTERNAL if NULL). */
 int nf_error_prefix(struct nf_error *err, const char *fmt, ...) NF_PRINTF(2, 3);
 
+/* A place in the file, where err has one without its name ("3:7", "byte 12", "instruction add.3"), as editors read it: "model.mlir:3:7".
+ * The standard input ("-") has no name. */
+void nf_error_file(struct nf_error *err, const char *path);
+
 /* Prints "program: message" (with its location) and, if there is one, "hint: ..." to stderr. */
 void nf_error_print(const char *program, const struct nf_error *err);
 

@@ -187,7 +187,7 @@ int ctl_cmd_bundle_import(struct ctl *c)
     if (r >= 0)
         r = cache_bundle_read(nf_str_n(view.data, view.len), import_one, &m, &err);
     if (r < 0 && err.code == NF_ECORRUPT) {
-        ctl_error_file(c->args[0], &err);
+        nf_error_file(&err, c->args[0]);
         err.code = NF_EINVAL; /* a wrong file was given; nothing of ours is damaged */
     }
     cache_store_close(m.store);

@@ -339,7 +339,7 @@ static int ask(struct ctl *c, enum cl_action action)
     if (r >= 0 && !miss && output && answer.artifact)
         r = write_output(output, answer.artifact, &err);
     if (r < 0) {
-        ctl_error_file(c->args[0], &err);
+        nf_error_file(&err, c->args[0]);
         rc = ctl_fail(c, &err, answer.failed);
     } else if (miss && action == CL_COMPILE) {
         rc = cache_only_miss(c, &q, answer.done);

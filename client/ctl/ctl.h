@@ -78,9 +78,6 @@ int ctl_fail(struct ctl *c, const struct nf_error *err, const Neffd__V1__Error *
 int ctl_usage(struct ctl *c, const char *fmt, ...) NF_PRINTF(2, 3);   /* prints, returns CTL_USAGE */
 void ctl_shown(struct ctl *c, const char *line);                      /* a line of the log has just been printed on stderr */
 
-/* A place in the file, where err has one without its name ("3:7", "byte 12"), as editors read it: "model.mlir:3:7". */
-void ctl_error_file(const char *path, struct nf_error *err);
-
 /* A path that names no file (absent, too long, a loop of links, a directory) is a wrong argument, not a miss nor trouble of the disk:
  * r, or NF_EINVAL, also in err->code. */
 int ctl_wrong_path(const char *path, int r, struct nf_error *err);

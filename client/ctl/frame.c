@@ -221,19 +221,6 @@ int ctl_usage(struct ctl *c, const char *fmt, ...)
     return ctl_fail(c, &err, NULL);
 }
 
-void ctl_error_file(const char *path, struct nf_error *err)
-{
-    bool offset = nf_str_starts(nf_str_c(err->location), NF_STR("byte "));
-    if (strcmp(path, "-") == 0 || !(offset || (err->location[0] >= '0' && err->location[0] <= '9')))
-        return;
-    char *place = nf_strdup(err->location);
-    nf_error_location(err, "%s:%s%s", path, offset ? " " : "", place);
-    free(place);
-    size_t n = strlen(path); /* once is enough */
-    if (strncmp(err->message, path, n) == 0 && strncmp(err->message + n, ": ", 2) == 0)
-        memmove(err->message, err->message + n + 2, strlen(err->message + n + 2) + 1);
-}
-
 int ctl_wrong_path(const char *path, int r, struct nf_error *err)
 {
     struct stat st;

@@ -314,7 +314,7 @@ static int read_tensor(const char *path, const char *what, size_t i, const neffd
         return nf_fail(err, NF_EUNSUPPORTED, "%s %zu: tensors of type %s and rank %zu cannot be run from here", what, i, desc->dtype, desc->rank);
     int r = ctl_wrong_path(path, rt_npy_read(path, dtype, ARRAY_LIMIT, ret_array, err), err);
     if (r < 0) {
-        ctl_error_file(path, err);
+        nf_error_file(err, path);
         nf_error_prefix(err, "%s %zu", what, i);
         return r;
     }
@@ -837,7 +837,7 @@ int ctl_cmd_run(struct ctl *c)
     if (rc >= 0)
         rc = get_artifact(&r, &q, client, &artifact, &failed, &err);
     if (rc < 0) {
-        ctl_error_file(c->args[0], &err);
+        nf_error_file(&err, c->args[0]);
         code = ctl_fail(c, &err, failed);
         goto out;
     }

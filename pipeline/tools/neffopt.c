@@ -173,16 +173,6 @@ static void print_after(void *user, const struct hlo_pass *pass, const struct hl
     nf_buf_done(&b);
 }
 
-/* A place in the file, as editors read it. */
-static void name_file(const struct options *o, struct nf_error *err)
-{
-    char place[sizeof err->location];
-    if (!err->location[0] || strcmp(o->input, "-") == 0)
-        return;
-    nf_format(place, sizeof place, "%s", err->location);
-    nf_error_location(err, "%s:%s%s", o->input, place[0] >= '0' && place[0] <= '9' ? "" : " ", place);
-}
-
 static int run(const struct options *o)
 {
     struct nf_error err = {0};
@@ -204,7 +194,7 @@ static int run(const struct options *o)
     int64_t t0 = nf_now_ns(), t1 = t0, t2 = t0, t3 = t0;
     if (!rc && o->action == ACT_STAGE && nf_str_starts(nf_buf_str(&text), NF_STR("graph replicas="))) { /* what a stage printed */
         rc = neffopt_stage_text(nf_buf_str(&text), o->stage ? o->stage : o->stage_after, &err);
-        name_file(o, &err);
+        nf_error_file(&err, o->input);
         rc = rc ? neffopt_fail(&err) : 0;
         goto out;
     }
@@ -230,7 +220,7 @@ static int run(const struct options *o)
     }
     t3 = nf_now_ns();
     if (rc) {
-        name_file(o, &err);
+        nf_error_file(&err, o->input);
         rc = neffopt_fail(&err);
     } else if (o->action == ACT_EVAL) {
         struct eval_options e = o->eval;

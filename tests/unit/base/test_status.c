@@ -35,6 +35,28 @@ START_TEST(a_cut_message_stays_valid_utf8)
 }
 END_TEST
 
+START_TEST(a_place_gets_the_name_of_its_file)
+{
+    static const struct { const char *path, *at, *is; } cases[] = {
+        {"m.mlir", "3:7", "m.mlir:3:7"}, {"m.bin", "byte 12", "m.bin: byte 12"}, {"m.pb", "instruction add.3, byte 9", "m.pb: instruction add.3, byte 9"},
+        {"-", "3:7", "3:7"}, {"m.mlir", "", ""}, {"m.mlir", "model.py:3", "model.py:3"}, {"m.mlir", "m.mlir:3:7", "m.mlir:3:7"},
+    };
+    struct nf_error err;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        nf_fail(&err, NF_EGRAPH, "wrong");
+        nf_error_location(&err, "%s", cases[i].at);
+        nf_error_file(&err, cases[i].path);
+        ck_assert_str_eq(err.location, cases[i].is);
+        ck_assert_str_eq(err.message, "wrong");
+    }
+    nf_fail(&err, NF_ECORRUPT, "a.npy: cut short");
+    nf_error_location(&err, "byte 4");
+    nf_error_file(&err, "a.npy");
+    ck_assert_str_eq(err.location, "a.npy: byte 4");
+    ck_assert_str_eq(err.message, "cut short");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("base-status");
@@ -42,6 +64,7 @@ int main(void)
     tcase_add_test(t, every_code_has_a_name_and_back);
     tcase_add_test(t, errno_keeps_its_meaning);
     tcase_add_test(t, a_cut_message_stays_valid_utf8);
+    tcase_add_test(t, a_place_gets_the_name_of_its_file);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_ENV);
