@@ -21,19 +21,6 @@ static bool pair_passes(double a, double e, double rel_tol, double abs_tol, stru
     return diff <= allowed;
 }
 
-static void say_element(struct nf_buf *b, const struct rt_array *t, int64_t index)
-{
-    int64_t at[RT_ARRAY_RANK_MAX];
-    for (int i = t->rank - 1; i >= 0; i--) {
-        at[i] = t->dims[i] ? index % t->dims[i] : 0;
-        index = t->dims[i] ? index / t->dims[i] : 0;
-    }
-    nf_buf_add_char(b, '[');
-    for (int i = 0; i < t->rank; i++)
-        nf_buf_addf(b, i ? ", %lld" : "%lld", (long long)at[i]);
-    nf_buf_add_char(b, ']');
-}
-
 int rt_compare(const struct rt_array *actual, const struct rt_array *expected, double rel_tol, double abs_tol, struct rt_difference *ret_difference,
     struct nf_error *err)
 {
@@ -85,7 +72,7 @@ int rt_compare(const struct rt_array *actual, const struct rt_array *expected, d
     if (!d.mismatched)
         return NF_OK;
     struct nf_buf at = NF_BUF_INIT;
-    say_element(&at, actual, d.worst_index);
+    rt_place_print(actual, d.worst_index, &at);
     nf_fail(err, NF_EMISMATCH, "%lld of %lld elements differ by more than rel_tol %g, abs_tol %g; worst at %s: %.9g instead of %.9g", (long long)d.mismatched,
         (long long)d.count, rel_tol, abs_tol, at.data ? at.data : "?", d.worst_actual, d.worst_expected);
     nf_buf_done(&at);
