@@ -5,7 +5,7 @@
  * rules of its own, as products (import_dot.c), stands beside it. */
 #include "pipeline/codegen/cg.h"
 #include "pipeline/codegen/import_internal.h"
-#include "runtime/check.h"
+#include "pipeline/hlo/check_rule.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -1099,16 +1099,11 @@ static struct cg_value *text_value(struct import *im, struct cg_graph *g, struct
     return cg_const(g, CPU_U8, 1, &n, nf_str_n(bytes, (size_t)n));
 }
 
-static uint64_t ulps_of(const struct hlo_op *op, enum hlo_attr_name name, uint64_t absent)
-{
-    const struct hlo_attr *a = hlo_op_attr(op, name);
-    return a && a->kind == HLO_ATTR_INT ? (uint64_t)a->i : absent;
-}
-
 static void import_check(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
-    const struct hlo_attr *t = hlo_op_attr(op, HLO_A_tolerance), *it = hlo_op_attr(op, HLO_A_iter), *v = hlo_op_attr(op, HLO_A_value);
-    struct rt_check_rule r = {.how = RT_CHECK_EXACT};
+    const struct hlo_attr *it = hlo_op_attr(op, HLO_A_iter), *v = hlo_op_attr(op, HLO_A_value);
+    struct rt_check_rule r;
+    (void)hlo_check_rule(op, &r); /* it is a check */
     struct cg_value *actual = get(im, hlo_op_operand(op, 0));
     if (im->rc) return;
     if (op->id == HLO_OP_CHECK_EXPECT_SERIALIZED_EQ) {
@@ -1116,12 +1111,6 @@ static void import_check(struct import *im, struct cg_graph *g, const struct hlo
         struct cg_value *in[2] = {text_value(im, g, hlo_op_string(op, HLO_A_probe_id)), actual};
         cg_lib(g, PLAN_PROBED, 2, in, 1, &iter)->label = im->label;
         return;
-    }
-    if (op->id == HLO_OP_CHECK_EXPECT_ALMOST_EQ || op->id == HLO_OP_CHECK_EXPECT_ALMOST_EQ_CONST) {
-        r.how = RT_CHECK_ALMOST;
-        r.tolerance = t && t->kind == HLO_ATTR_FLOAT ? hlo_float_decode(t->type->elem, t->bits) : 1e-4;
-    } else if (op->id == HLO_OP_CHECK_EXPECT_CLOSE) {
-        r = (struct rt_check_rule){RT_CHECK_CLOSE, 0, ulps_of(op, HLO_A_min_ulp_difference, 0), ulps_of(op, HLO_A_max_ulp_difference, 1)};
     }
     if (op->id == HLO_OP_CHECK_EXPECT_EQ_CONST || op->id == HLO_OP_CHECK_EXPECT_ALMOST_EQ_CONST) {
         if (!v || !v->type || hlo_type_is_quant(v->type)) imp_refuse(im, op, "a constant whose data the file does not hold");
@@ -1135,10 +1124,8 @@ static void import_check(struct import *im, struct cg_graph *g, const struct hlo
 static bool import_check_call(struct import *im, struct cg_graph *g, const struct hlo_op *op, struct nf_str target)
 {
     bool eq = nf_str_eq_c(target, "check.eq");
-    struct rt_check_rule r = {.how = RT_CHECK_EXACT};
-    if (nf_str_eq_c(target, "check.expect_almost_eq")) r = (struct rt_check_rule){.how = RT_CHECK_ALMOST, .tolerance = 1e-3};
-    else if (nf_str_eq_c(target, "check.expect_close")) r = (struct rt_check_rule){.how = RT_CHECK_CLOSE, .max_ulp = 3};
-    else if (!eq && !nf_str_eq_c(target, "check.expect_eq")) return false;
+    struct rt_check_rule r;
+    if (!hlo_check_rule(op, &r)) return false;
     const struct hlo_type *t = op->num_results == 1 ? op->results[0].type : NULL;
     if (op->num_operands != 2 || (eq ? !t || t->kind != HLO_TYPE_TENSOR || t->elem != HLO_ELEM_I1 || t->rank : op->num_results != 0)) {
         imp_refuse(im, op, "this form of a check");
@@ -1146,7 +1133,6 @@ static bool import_check_call(struct import *im, struct cg_graph *g, const struc
     }
     struct cg_value *a = get(im, hlo_op_operand(op, 0)), *b = get(im, hlo_op_operand(op, 1));
     if (im->rc) return true;
-    if (eq && nf_dtype_is_float(nf_dtype_part(cpu_dt_base((enum cpu_dt)a->dt)))) r = (struct rt_check_rule){.how = RT_CHECK_ALMOST, .tolerance = 1e-4};
     if (eq) add_check(im, g, op, b, a, &r);
     else add_check(im, g, op, a, b, &r);
     return true;

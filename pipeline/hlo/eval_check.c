@@ -1,7 +1,6 @@
 /* Checks: the operations of the check dialect, the custom calls of the same names, probes and prints. */
+#include "pipeline/hlo/check_rule.h"
 #include "pipeline/hlo/eval_internal.h"
-
-#include "runtime/check.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,32 +53,12 @@ static int find_probe(struct ev_ctx *c, struct ev_value **ret, struct nf_error *
     return *ret ? NF_OK : ev_fail(c, err, NF_EMISMATCH, "there is no probe \"%.*s\" number %u", NF_STR_ARG(id), iter);
 }
 
-static uint64_t number(const struct ev_ctx *c, enum hlo_attr_name name, uint64_t absent)
-{
-    const struct hlo_attr *a = hlo_op_attr(c->op, name);
-    return a && a->kind == HLO_ATTR_INT ? (uint64_t)a->i : absent;
-}
-
 int hlo_e_check(struct ev_ctx *c, struct nf_error *err)
 {
-    struct rt_check_rule rule = {.how = RT_CHECK_EXACT};
+    struct rt_check_rule rule;
     struct ev_value *expected = NULL;
     int rc = NF_OK;
-    switch (c->op->id) {
-    case HLO_OP_CHECK_EXPECT_ALMOST_EQ: case HLO_OP_CHECK_EXPECT_ALMOST_EQ_CONST: {
-        const struct hlo_attr *t = hlo_op_attr(c->op, HLO_A_tolerance);
-        rule.how = RT_CHECK_ALMOST;
-        rule.tolerance = t && t->kind == HLO_ATTR_FLOAT ? hlo_float_decode(t->type->elem, t->bits) : 1e-4;
-        break;
-    }
-    case HLO_OP_CHECK_EXPECT_CLOSE:
-        rule.how = RT_CHECK_CLOSE;
-        rule.min_ulp = number(c, HLO_A_min_ulp_difference, 0);
-        rule.max_ulp = number(c, HLO_A_max_ulp_difference, 1);
-        break;
-    default:
-        break;
-    }
+    (void)hlo_check_rule(c->op, &rule); /* it is a check */
     if (c->op->id == HLO_OP_CHECK_EXPECT_EQ_CONST || c->op->id == HLO_OP_CHECK_EXPECT_ALMOST_EQ_CONST) {
         const struct hlo_attr *v = hlo_op_attr(c->op, HLO_A_value);
         rc = v ? ev_constant_new(c->f->proc->run, v, &expected, err) : ev_fail(c, err, NF_EGRAPH, "has no value");
@@ -136,24 +115,21 @@ int hlo_e_print(struct ev_ctx *c, struct nf_error *err)
 
 /* ---- custom calls ---- */
 
-static int call_check(struct ev_ctx *c, const struct rt_check_rule *rule, struct nf_error *err)
+static int target_expect(struct ev_ctx *c, struct nf_error *err)
 {
-    if (c->n_in != 2)
+    struct rt_check_rule rule;
+    if (!hlo_check_rule(c->op, &rule) || c->n_in != 2)
         return ev_fail(c, err, NF_EGRAPH, "a check takes two operands, not %u", c->n_in);
-    return compare(c, c->in[0], c->in[1], rule, NULL, err);
+    return compare(c, c->in[0], c->in[1], &rule, NULL, err);
 }
-
-static int target_expect_eq(struct ev_ctx *c, struct nf_error *err) { return call_check(c, &(struct rt_check_rule){.how = RT_CHECK_EXACT}, err); }
-static int target_expect_almost_eq(struct ev_ctx *c, struct nf_error *err) { return call_check(c, &(struct rt_check_rule){.how = RT_CHECK_ALMOST, .tolerance = 1e-3}, err); }
-static int target_expect_close(struct ev_ctx *c, struct nf_error *err) { return call_check(c, &(struct rt_check_rule){.how = RT_CHECK_CLOSE, .max_ulp = 3}, err); }
 
 /* check.eq(expected, actual) gives whether they agree */
 static int target_eq(struct ev_ctx *c, struct nf_error *err)
 {
-    if (c->n_in != 2 || c->n_out != 1)
+    struct rt_check_rule rule;
+    if (!hlo_check_rule(c->op, &rule) || c->n_in != 2 || c->n_out != 1)
         return ev_fail(c, err, NF_EGRAPH, "check.eq takes two operands and gives one");
     bool passed = false;
-    struct rt_check_rule rule = {.how = nf_dtype_is_float(nf_dtype_part(c->in[0]->a.dtype)) ? RT_CHECK_ALMOST : RT_CHECK_EXACT, .tolerance = 1e-4};
     int rc = compare(c, c->in[1], c->in[0], &rule, &passed, err);
     rc = rc ? rc : ev_out_new(c, 0, err);
     if (!rc && c->out[0]->a.bytes == 1)
