@@ -2,10 +2,9 @@
  * operation recognised, the rest become nested graphs. What cannot be expressed is refused by the operation's name.
  *
  * One file: a function for each kind of operation, over one map of values, and one switch that chooses among them. What has
- * rules of its own, as products (import_dot.c), stands beside it. */
+ * rules of its own, as products (import_dot.c) and checks (import_check.c), stands beside it. */
 #include "pipeline/codegen/cg.h"
 #include "pipeline/codegen/import_internal.h"
-#include "pipeline/hlo/check_rule.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -1041,8 +1040,7 @@ static void import_dynamic_move(struct import *im, struct cg_graph *g, const str
 
 /* ------------------------------------------------------------------------------------------------------- everything */
 
-/* The attribute `value` of op, as elements of type t; NULL: refused. */
-static struct cg_value *constant_of(struct import *im, struct cg_graph *g, const struct hlo_op *op, const struct hlo_type *t)
+struct cg_value *imp_constant(struct import *im, struct cg_graph *g, const struct hlo_op *op, const struct hlo_type *t)
 {
     int64_t dims[CG_RANK_MAX];
     int rank;
@@ -1069,95 +1067,8 @@ static struct cg_value *constant_of(struct import *im, struct cg_graph *g, const
 
 static void import_constant(struct import *im, struct cg_graph *g, const struct hlo_op *op)
 {
-    struct cg_value *v = constant_of(im, g, op, op->results[0].type);
+    struct cg_value *v = imp_constant(im, g, op, op->results[0].type);
     if (v) im->map[op->results[0].id] = v;
-}
-
-/* ----------------------------------------------------------------------------------------------- checks, probes, prints */
-
-static void add_check(struct import *im, struct cg_graph *g, const struct hlo_op *op, struct cg_value *actual, struct cg_value *expected, const struct rt_check_rule *r)
-{
-    int64_t attrs[4] = {r->how, 0, (int64_t)r->min_ulp, (int64_t)r->max_ulp};
-    struct cg_value *in[2] = {actual, expected};
-    if (im->rc) return;
-    if (!rt_check_fits(r, cpu_dt_base((enum cpu_dt)actual->dt)) || !rt_check_fits(r, cpu_dt_base((enum cpu_dt)expected->dt))) {
-        imp_refuse(im, op, "integers with a tolerance");
-        return;
-    }
-    memcpy(&attrs[1], &r->tolerance, sizeof r->tolerance);
-    struct cg_value *lib = cg_lib(g, PLAN_CHECK, 2, in, 4, attrs);
-    lib->label = im->label;
-    finish_lib(im, op, lib);
-}
-
-/* A text as a step takes it: with one byte more behind it. */
-static struct cg_value *text_value(struct import *im, struct cg_graph *g, struct nf_str text)
-{
-    int64_t n = (int64_t)text.len + 1;
-    char *bytes = nf_arena_alloc(im->cg->arena, (size_t)n);
-    if (text.len) memcpy(bytes, text.data, text.len);
-    return cg_const(g, CPU_U8, 1, &n, nf_str_n(bytes, (size_t)n));
-}
-
-static void import_check(struct import *im, struct cg_graph *g, const struct hlo_op *op)
-{
-    const struct hlo_attr *it = hlo_op_attr(op, HLO_A_iter), *v = hlo_op_attr(op, HLO_A_value);
-    struct rt_check_rule r;
-    (void)hlo_check_rule(op, &r); /* it is a check */
-    struct cg_value *actual = get(im, hlo_op_operand(op, 0));
-    if (im->rc) return;
-    if (op->id == HLO_OP_CHECK_EXPECT_SERIALIZED_EQ) {
-        int64_t iter = it && it->kind == HLO_ATTR_INT ? (int64_t)(uint32_t)it->i : 1;
-        struct cg_value *in[2] = {text_value(im, g, hlo_op_string(op, HLO_A_probe_id)), actual};
-        cg_lib(g, PLAN_PROBED, 2, in, 1, &iter)->label = im->label;
-        return;
-    }
-    if (op->id == HLO_OP_CHECK_EXPECT_EQ_CONST || op->id == HLO_OP_CHECK_EXPECT_ALMOST_EQ_CONST) {
-        if (!v || !v->type || hlo_type_is_quant(v->type)) imp_refuse(im, op, "a constant whose data the file does not hold");
-        else add_check(im, g, op, actual, constant_of(im, g, op, v->type), &r);
-    } else {
-        add_check(im, g, op, actual, get(im, hlo_op_operand(op, 1)), &r);
-    }
-}
-
-/* Custom calls that are checks: each of expected and actual, but check.eq of actual and expected. False: it is none. */
-static bool import_check_call(struct import *im, struct cg_graph *g, const struct hlo_op *op, struct nf_str target)
-{
-    bool eq = nf_str_eq_c(target, "check.eq");
-    struct rt_check_rule r;
-    if (!hlo_check_rule(op, &r)) return false;
-    const struct hlo_type *t = op->num_results == 1 ? op->results[0].type : NULL;
-    if (op->num_operands != 2 || (eq ? !t || t->kind != HLO_TYPE_TENSOR || t->elem != HLO_ELEM_I1 || t->rank : op->num_results != 0)) {
-        imp_refuse(im, op, "this form of a check");
-        return true;
-    }
-    struct cg_value *a = get(im, hlo_op_operand(op, 0)), *b = get(im, hlo_op_operand(op, 1));
-    if (im->rc) return true;
-    if (eq) add_check(im, g, op, b, a, &r);
-    else add_check(im, g, op, a, b, &r);
-    return true;
-}
-
-/* A value by name, kept for the checks of the program that ask for it. */
-static void import_probe(struct import *im, struct cg_graph *g, const struct hlo_op *op)
-{
-    struct cg_value *v = im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0));
-    if (!v || !im->probed) return;
-    struct cg_value *in[2] = {text_value(im, g, hlo_op_string(op, HLO_A_probe_id)), v};
-    cg_lib(g, PLAN_PROBE, 2, in, 0, NULL)->label = im->label;
-}
-
-static void import_print(struct import *im, struct cg_graph *g, const struct hlo_op *op)
-{
-    for (uint32_t i = 0; i < op->num_operands; i++) {
-        struct nf_buf type = NF_BUF_INIT;
-        struct cg_value *in[2] = {NULL, get(im, hlo_op_operand(op, i))};
-        if (im->rc) return;
-        hlo_type_print(hlo_op_operand(op, i)->type, &type);
-        in[0] = text_value(im, g, nf_buf_str(&type));
-        nf_buf_done(&type);
-        cg_lib(g, PLAN_PRINT, 2, in, 0, NULL)->label = im->label;
-    }
 }
 
 static void import_move(struct import *im, struct cg_graph *g, const struct hlo_op *op)
@@ -1536,11 +1447,11 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
     case HLO_OP_ASYNC_DONE: import_async_done(im, op); break;
     case HLO_OP_SEND: case HLO_OP_RECV: case HLO_OP_INFEED: import_transfer(im, g, op); break;
     case HLO_OP_DYNAMIC_PAD: case HLO_OP_REAL_DYNAMIC_SLICE: import_dynamic_move(im, g, op); break;
-    case HLO_OP_INTERPRETER_PROBE: import_probe(im, g, op); break;
-    case HLO_OP_INTERPRETER_PRINT: import_print(im, g, op); break;
+    case HLO_OP_INTERPRETER_PROBE: imp_probe(im, g, op); break;
+    case HLO_OP_INTERPRETER_PRINT: imp_print(im, g, op); break;
     case HLO_OP_CHECK_EXPECT_EQ: case HLO_OP_CHECK_EXPECT_EQ_CONST: case HLO_OP_CHECK_EXPECT_ALMOST_EQ: case HLO_OP_CHECK_EXPECT_ALMOST_EQ_CONST:
     case HLO_OP_CHECK_EXPECT_CLOSE: case HLO_OP_CHECK_EXPECT_SERIALIZED_EQ:
-        import_check(im, g, op);
+        imp_check(im, g, op);
         break;
     case HLO_OP_SDY_RESHARD: case HLO_OP_TENSOR_CAST: case HLO_OP_SDY_SHARDING_CONSTRAINT: im->map[op->results[0].id] = get(im, hlo_op_operand(op, 0)); break;
     case HLO_OP_ALL_REDUCE: case HLO_OP_ALL_GATHER: case HLO_OP_REDUCE_SCATTER: case HLO_OP_ALL_TO_ALL: case HLO_OP_COLLECTIVE_PERMUTE: case HLO_OP_COLLECTIVE_BROADCAST:
@@ -1553,7 +1464,7 @@ void imp_op(struct import *im, struct cg_graph *g, const struct hlo_op *op)
             for (uint32_t i = 0; i < op->num_results && !im->rc; i++) same_parts(im, &op->results[i], hlo_op_operand(op, i));
             break;
         }
-        if (import_check_call(im, g, op, target)) break;
+        if (imp_check_call(im, g, op)) break;
         static const char *const lapack[] = {"lapack_spotrf_ffi", "lapack_dpotrf_ffi", "lapack_cpotrf_ffi", "lapack_zpotrf_ffi", "lapack_strsm_ffi", "lapack_dtrsm_ffi", "lapack_ctrsm_ffi", "lapack_ztrsm_ffi"};
         size_t l = 0;
         while (l < NF_ARRAY_LEN(lapack) && !nf_str_eq_c(target, lapack[l])) l++;
@@ -1671,20 +1582,12 @@ static bool whole_arrays(const struct cg *cg, const struct hlo_module *m)
     return sharded && (alone || (cut && cg->partitions > 1));
 }
 
-static bool asks_for_probes(const struct hlo_module *m)
-{
-    struct hlo_walk w = hlo_walk_of(m->op);
-    for (const struct hlo_op *op; (op = hlo_walk_next(&w));)
-        if (op->id == HLO_OP_CHECK_EXPECT_SERIALIZED_EQ) return true;
-    return false;
-}
-
 int cg_import(struct cg *cg, struct hlo_module *m, struct nf_error *err)
 {
     struct hlo_op *f = hlo_module_entry(m);
     struct hlo_block *b = f ? hlo_func_block(f) : NULL;
     if (!b || !b->last) return nf_fail(err, NF_EGRAPH, "the program has no entry function");
-    struct import im = {.cg = cg, .m = m, .err = err, .nmap = m->num_values, .probed = asks_for_probes(m)};
+    struct import im = {.cg = cg, .m = m, .err = err, .nmap = m->num_values, .probed = imp_asks_for_probes(m)};
     cg->map = im.map = NF_NEW_ARRAY(cg->arena, struct cg_value *, m->num_values + 1);
     cg->replicas = (uint32_t)module_number(m, NF_STR("mhlo.num_replicas"));
     cg->partitions = (uint32_t)module_number(m, NF_STR("mhlo.num_partitions"));

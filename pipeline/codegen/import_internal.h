@@ -1,4 +1,4 @@
-/* import_internal.h: between import.c, import_dot.c and import_group.c. */
+/* import_internal.h: between import.c, import_check.c and import_dot.c. */
 #ifndef NEFFD_PIPELINE_CODEGEN_IMPORT_INTERNAL_H
 #define NEFFD_PIPELINE_CODEGEN_IMPORT_INTERNAL_H
 
@@ -36,6 +36,14 @@ void imp_block(struct import *im, struct cg_graph *g, const struct hlo_block *b)
 void imp_finish_lib(struct import *im, const struct hlo_op *op, struct cg_value *lib);
 int imp_body_kind(const struct hlo_block *b, uint32_t n);
 void imp_attach_body(struct import *im, struct cg_value *lib, const struct hlo_block *b);
+/* The attribute `value` of op, as elements of type t; NULL: refused. */
+struct cg_value *imp_constant(struct import *im, struct cg_graph *g, const struct hlo_op *op, const struct hlo_type *t);
+void imp_check(struct import *im, struct cg_graph *g, const struct hlo_op *op);      /* of the check dialect */
+bool imp_check_call(struct import *im, struct cg_graph *g, const struct hlo_op *op); /* a custom call that is a check; false: it is none */
+void imp_print(struct import *im, struct cg_graph *g, const struct hlo_op *op);
+/* A value by name, kept for the checks of the program that ask for it. */
+void imp_probe(struct import *im, struct cg_graph *g, const struct hlo_op *op);
+bool imp_asks_for_probes(const struct hlo_module *m);
 void imp_dot(struct import *im, struct cg_graph *g, const struct hlo_op *op);
 void imp_convolution(struct import *im, struct cg_graph *g, const struct hlo_op *op);
 void imp_collective(struct import *im, struct cg_graph *g, const struct hlo_op *op);
