@@ -73,6 +73,7 @@ def configure(directory, options, env=None):
         settings = {o["name"]: o["value"] for o in json.loads(quiet(["meson", "introspect", "--buildoptions", path], "meson introspect", env))}
         if settings.get("tests") is False:
             quiet(["meson", "configure", path, "-Dtests=true"], "meson configure", env)
+        quiet(["ninja", "-C", path, "build.ninja"], "meson", env)  # what a changed meson.build says, before its tests are listed
     return path
 
 
