@@ -82,8 +82,11 @@ int hlo_e_probe(struct ev_ctx *c, struct nf_error *err)
     p->iter = 1;
     p->value = ev_ref(c->in[0]);
     pthread_mutex_lock(&run->lock);
-    for (struct ev_probe *q = run->probes; q; q = q->next)
-        p->iter += nf_str_eq(q->id, id);
+    struct ev_probe *before = run->probes; /* the newest comes first */
+    while (before && !nf_str_eq(before->id, id))
+        before = before->next;
+    if (before)
+        p->iter = before->iter + 1;
     p->next = run->probes;
     run->probes = p;
     pthread_mutex_unlock(&run->lock);
