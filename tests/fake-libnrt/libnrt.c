@@ -5,6 +5,7 @@
  *     FAKE_NRT_FEATURES=mask    features of NEFFs that it has (0xff)
  *     FAKE_NRT_MAJOR=n          its version (2)
  *     FAKE_NRT_TRACE=path       one line a call */
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,7 +27,7 @@ struct infos { uint64_t count; struct info v[]; };
 struct version { uint64_t n[4]; char detail[128], hash[64]; };
 
 static enum { BEFORE, OPEN, CLOSED } state;
-static unsigned models, tensors;
+static atomic_uint models, tensors; /* threads load, allocate and free at once */
 static pid_t owner;
 
 /* Declared as libnrt's own header would. */
