@@ -12,7 +12,7 @@
 enum { UNROLL = 4, SLOTS = UNROLL + 4 };
 typedef LLVMValueRef V;
 /* Accumulators: UNROLL of whole vectors, then those of 1, 2, 4 and 8 lanes for what is left. */
-static int slot_of(int lanes) { return lanes == 1 ? UNROLL : lanes == 2 ? UNROLL + 1 : lanes == 4 ? UNROLL + 2 : UNROLL + 3; }
+static int slot_of(int lanes) { return UNROLL + __builtin_ctz((unsigned)lanes); }
 
 struct em {
     const struct rp_prog *p;
